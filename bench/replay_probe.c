@@ -16,7 +16,9 @@
 #define MIB		(1ULL << 20)
 #define PROBE_MOST	(512 * MIB)
 #define PROBE_NS	(20 * NS_PER_MS)
-/* Maximum length of the memory that the thread fills or verifies. It exceeds processors' caches. */
+/*
+ * Maximum length of the memory that the thread fills or verifies. Caches of processors are smaller.
+ */
 #define WORK_MOST	(128 * MIB)
 
 /* Called before each request of @bytes. Gives work to the thread if the thread has been started. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The doctor's checks of memory: the driver, huge pages, the pool, and limits. It also has
+ * The doctor's checks of memory: the driver, huge pages, the pool, and limits. This file also has
  * add_finding() for all checks.
  */
 #include <errno.h>

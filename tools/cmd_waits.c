@@ -2,7 +2,7 @@
 /*
  * actmem waits: shows what the processes that use the library wait for now, and which processes
  * must return memory (reclaim.h). Each process publishes its waits (lib/watch/waits.h) in a memfd.
- * The memfd may contain invalid data, and the process may change it at any time. So this command
+ * The memfd can contain invalid data, and the process can change it at any time. So this command
  * reads the memfd instead of mapping it.
  */
 #include <err.h>

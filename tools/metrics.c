@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * The metrics of this machine: the values that `actmem list` and `actmem info` show, and the
- * counters that processes publish. Published counters may be garbage. Regions are summed by
+ * counters that processes publish. Published counters can be garbage. Regions are summed by
  * process, page type and state, so that the number of series does not grow with the number of
  * regions.
  */

@@ -163,7 +163,7 @@ static void describe_first(struct actmem *am, const char *name, bool found)
 
 /*
  * Allocates and frees the first block of the program's heap, and destroys the heap. The heap's file
- * stays. It is unlocked until the program locks it.
+ * stays. The file is unlocked until the program locks it.
  */
 static int try_name(struct actmem *am, struct actmem_heap *heap, const char *name,
 		    const struct knobs *knobs, bool verbose)

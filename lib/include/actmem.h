@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-/* The version of these headers. It equals the version in the file VERSION. */
+/* The version of these headers, as in the file VERSION. */
 #define ACTMEM_VERSION_MAJOR	0
 #define ACTMEM_VERSION_MINOR	1
 #define ACTMEM_VERSION_PATCH	0
@@ -240,8 +240,8 @@ enum actmem_backend actmem_get_backend(const struct actmem *am);
 const char *actmem_describe(const struct actmem *am);
 
 /*
- * Returns the counters of a handle. They count what all threads of the process do with the handle.
- * `actmem list` shows the counters of each process.
+ * Returns the counters of a handle. The counters cover all threads of the process. `actmem list`
+ * shows the counters of each process.
  */
 int actmem_get_counters(struct actmem *am, struct actmem_counters *counters);
 

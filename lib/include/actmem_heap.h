@@ -58,7 +58,7 @@ struct actmem_heap_stats {
  *
  * If the caller passes a heap_name to actmem_open(), the regions are the files heap_name.0,
  * heap_name.1 and so on. heap_name is a path or a name, as for actmem_region_open(). Existing files
- * may have any length. The heap opens these files with ACTMEM_OPEN_LOCK: if two processes use one
+ * can have any length. The heap opens these files with ACTMEM_OPEN_LOCK: if two processes use one
  * name, actmem_heap_alloc() returns -EBUSY in the second process. Therefore each process of a job
  * needs its own name. The files stay when heaps are trimmed or destroyed and when the process ends.
  * The next process with the same heap_name reuses the files without clearing them, so its new
@@ -87,18 +87,18 @@ int actmem_heap_destroy(struct actmem_heap *heap);
  * unless the library used the fallback ACTMEM_ALLOW_UNLOCKED for the block's region.
  *
  * If existing regions have enough free memory, the call allocates the block in any of these
- * regions. It does not prefer regions on the caller's node. If the call creates a region, that
- * region is on the caller's node, unless the options name nodes or a policy. If threads on several
- * nodes need memory on their own nodes, create a heap for each node.
+ * regions. The call does not prefer regions on the caller's node. If the call creates a region,
+ * that region is on the caller's node, unless the options name nodes or a policy. If threads on
+ * several nodes need memory on their own nodes, create a heap for each node.
  *
- * -EINVAL  @length is 0, or longer than the address space or the longest chunk; @align is above
- *	2 MiB or not a power of two
+ * -EINVAL  @length is 0, above the length of the address space, or above that of the longest chunk;
+ *	or @align is above 2 MiB, or is not a power of two
  * -ENOMEM  the heap would exceed its limit, or there is no memory for the metadata
  * -EBUSY  another process uses the same heap_name
  * -EMFILE  the heap needs more than 4096 files
- * others  if the heap needs a new region: the errors of actmem_region_create() or, with a
- *	heap_name, of actmem_region_open(); if the heap is registered with a runtime, also the
- *	errors of actmem_region_register()
+ * others  the heap needs a new region, and creating the region failed with an error of
+ *	actmem_region_create() or, with a heap_name, of actmem_region_open(). If the heap is
+ *	registered with a runtime, the error can also be one of actmem_region_register()
  */
 int actmem_heap_alloc(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		      void **block);

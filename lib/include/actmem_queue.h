@@ -25,7 +25,7 @@ struct actmem_file;		/* one file, or a set of striped files */
 
 enum actmem_engine {
 	ACTMEM_ENGINE_AUTO,	/* io_uring, or threads if the kernel refuses io_uring */
-	ACTMEM_ENGINE_URING,	/* io_uring; without it, the call fails */
+	ACTMEM_ENGINE_URING,	/* io_uring; if it is unavailable, the call fails */
 	ACTMEM_ENGINE_WORKERS,	/* threads that call preadv2() and pwritev2() */
 };
 
@@ -65,7 +65,7 @@ int actmem_queue_destroy(struct actmem_queue *queue);
 /*
  * Returns a string that names the engine and says why it was chosen. An example is "workers:
  * io_uring is unavailable (...)". If the queue works without registered buffers, the string also
- * says so. The string is valid until the queue is destroyed. A later call may return another
+ * says so. The string is valid until the queue is destroyed. A later call can return a different
  * string.
  */
 const char *actmem_queue_describe(const struct actmem_queue *queue);
@@ -147,7 +147,7 @@ int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region
 
 /*
  * Options of a set of files. Byte n of the set is in file (n / stripe_bytes) mod path_count. A file
- * may be a block device.
+ * can be a block device.
  */
 struct actmem_file_options {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -215,7 +215,7 @@ struct actmem_request {
  *
  * The call does not wait for the transfer: actmem_queue_wait() returns the result of the request.
  * Until that call has returned the result, the caller must not touch the memory of the transfer.
- * The queue starts the requests of a file in the order of their submission, but they may complete
+ * The queue starts the requests of a file in the order of their submission, but they can complete
  * in any order. If the ranges of two requests overlap, the caller must wait until the first request
  * has completed before it submits the second.
  *
@@ -236,8 +236,8 @@ int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uin
  *
  * If @result is 0, all bytes were transferred. -ECANCELED: actmem_queue_cancel() cancelled the
  * request. -ETIME: the deadline passed. -ENODATA: the file ends before the end of the range.
- * -ENOSPC and others: a system call failed with this error. If a request failed, any part of it may
- * have been transferred.
+ * -ENOSPC and others: a system call failed with this error. If a request failed, it is unknown
+ * which bytes were transferred.
  */
 struct actmem_completion {
 	uint64_t cookie;		/* the request's cookie */
@@ -250,8 +250,8 @@ struct actmem_completion {
 /*
  * Waits for completions. The call stores up to @max of them in @completions. Several threads may
  * wait; each completion goes to one of them. If requests in @completions failed, actmem_error()
- * returns the message of the last failed request in @completions. If none failed, it returns "". A
- * caller that needs the message of each failure passes 1 as @max.
+ * returns the message of the last failed request in @completions. If no request failed,
+ * actmem_error() returns "". A caller that needs the message of each failure passes 1 as @max.
  * @size: the caller's sizeof(struct actmem_completion). actmem_queue_wait() passes this size.
  *
  * > 0  the number of completions

@@ -67,7 +67,7 @@ struct actmem_region_info {
 	uint64_t allocated_bytes;	/* bytes of allocated pages */
 	uint64_t demand_faults;		/* pages that page faults allocated (driver) */
 	uint64_t poisoned_bytes;	/* bytes of pages that hardware errors destroyed (driver) */
-	uint64_t exported_bytes;	/* length of all its dma-bufs, which may overlap (driver) */
+	uint64_t exported_bytes;	/* length of all its dma-bufs, which can overlap (driver) */
 	uint64_t surplus_bytes;		/* bytes to free because a limit is exceeded (driver) */
 	uint64_t *node_bytes;		/* [i]: bytes on node i; see actmem_region_get_info() */
 	uint32_t node_count;
@@ -128,7 +128,7 @@ int actmem_region_create(struct actmem *am,
 /*
  * Opens a region from its descriptor. @fd is a descriptor that another process sent (SCM_RIGHTS,
  * unix(7)), or that actmem_region_fd() returned. The call does not take over @fd: the caller must
- * close it. If another process sent @fd, the two processes share the memory. Each of them must
+ * close it. If another process sent @fd, the two processes share the memory. Each process must
  * close the struct actmem_region that it opened. This call allocates no missing pages; a later
  * touch allocates them, as in a lazy region. memfd: if the region has thp pages, a touch by the
  * receiver allocates 4K pages. If the call uses a fallback that the options of @am permit
@@ -181,8 +181,8 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * apply.
  * @flags: ACTMEM_OPEN_*.
  *
- * If several processes create the region at once, one creates it, and the others open the region
- * when it is complete. actmem_region_found() says whether the caller created the region. The
+ * If several processes create the region at once, one process creates it, and the others open the
+ * region when it is complete. actmem_region_found() says whether the caller created the region. The
  * creator needs write permission for the directory. driver: if an empty file exists at @path, the
  * creator also needs write permission for that file, unless the region is lazy. The region keeps
  * the owner and the permissions of that file.
@@ -269,7 +269,7 @@ int actmem_region_unmap(struct actmem_region *region);
 /*
  * Returns the state of a region. Before each call, the caller sets node_bytes to an array, and
  * node_count to the array's number of elements. The call sets node_count to 1 plus the highest
- * number of a node that has pages of the region. The new node_count may exceed the array's number
+ * number of a node that has pages of the region. The new node_count can exceed the array's number
  * of elements. The call sets unused elements of the array to 0. If node_bytes is NULL, the call is
  * faster because it does not count pages by node.
  *

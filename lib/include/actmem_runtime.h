@@ -56,9 +56,9 @@ struct actmem_runtime_options {
  * chunk_bytes also limits the length of blocks.
  *
  * The runtime's own memory (see own_memory) comes from CUDA's cuMemHostAlloc(). Such memory has no
- * descriptor and no name, and is on the node that CUDA's driver chooses. It cannot be attached to a
- * queue. If the program resets the device's primary context, such memory is lost. Heaps with a name
- * never use it.
+ * descriptor and no name, and is on the node that CUDA's driver chooses. Such memory cannot be
+ * attached to a queue. If the program resets the device's primary context, such memory is lost.
+ * Heaps with a name never use such memory.
  *
  * If libcuda.so.1 does not exist or CUDA finds no device, AUTO opens the NULL runtime, but only if
  * the option device is 0; actmem_runtime_describe() says why. If CUDA's driver is installed but
@@ -159,10 +159,10 @@ int actmem_region_register(struct actmem_region *region, struct actmem_runtime *
 			   uint32_t flags);
 
 /*
- * Unregisters a region. No device may use the region during the call. The runtime may already have
- * dropped the registration, because the CUDA context was destroyed or reset, or because the process
- * is exiting. In this case the call returns 0 and counts the region in lost_total, and
- * actmem_error() reports the loss.
+ * Unregisters a region. No device may use the region during the call. If the CUDA context was
+ * destroyed or reset, or if the process is exiting, the runtime can already have dropped the
+ * registration. The call then returns 0 and counts the region in lost_total, and actmem_error()
+ * reports the loss.
  *
  * -ENOENT  the region is not registered
  * -EBUSY  another thread is registering or unregistering it
@@ -183,7 +183,8 @@ int actmem_region_unregister(struct actmem_region *region);
  * in about 5 ms. Between two chunks, other threads can get the lock of CUDA's driver. No block lies
  * in two chunks: if a block is longer than such a chunk, the library registers one chunk that is as
  * long as the block. If a region is longer than half of the memory that the heap's limit still
- * permits, the region is registered as one chunk, because a long block may fit nowhere else.
+ * permits, the region is registered as one chunk, because a long block might not fit into any other
+ * region.
  *
  * -EEXIST  the heap is already registered
  * -EBUSY  the heap has regions
@@ -229,8 +230,8 @@ int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, 
  * `device`, with the number of bytes @length (0: not known) and the first 79 bytes of the text
  * @words. @words may be NULL. A thread may begin several waits. The result of
  * actmem_device_wait_begin(), even NULL, must be passed to actmem_device_wait_end() before
- * actmem_close(). Any thread may call actmem_device_wait_end(). Both calls take no lock and cannot
- * fail. In a forked child they do nothing.
+ * actmem_close(). Any thread may call actmem_device_wait_end(). These two calls take no lock and
+ * cannot fail. In a forked child, the calls do nothing.
  */
 struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t length,
 						    const char *words);

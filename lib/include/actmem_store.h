@@ -6,7 +6,7 @@
  *
  * A caller puts a block (reserves, fills and commits it) and later takes it once (holds, reads and
  * releases it). The store spills the blocks that it expects to be taken last: it writes these
- * blocks to spill files. The store reads spilled blocks before they are taken.
+ * blocks to spill files.
  *
  * The store learns when a block will be needed. A key recurs in every training step. The store
  * counts how many other blocks are taken between the put and the take of a key's block, and expects
@@ -23,10 +23,10 @@
  * run ahead. The store reads all other blocks one at a time. The store relies on the learned order
  * again when blocks are taken in that order, or at the next step.
  *
- * The store may get less memory than its budget, because other processes use up a limit or few
- * pages are free. A store that can spill then works with the memory that it has, until it can get
- * more. In that case, actmem_store_reserve() fails only if the store cannot free the memory of any
- * other block.
+ * The store can get less memory than its budget if other processes use up a limit, or if few pages
+ * are free. A store that can spill then works with the memory that it has, until it can get more.
+ * In that case, actmem_store_reserve() fails only if the store cannot free the memory of any other
+ * block.
  *
  * If a memory limit falls below the usage, a store that can spill returns memory in the background.
  * The store spills blocks and closes regions until it has returned the excess. If the limit also
@@ -78,7 +78,7 @@ struct actmem_key {
 
 /*
  * Compute a checksum at each commit and compare it at each hold. Nothing else detects that a disk
- * or a file system returns other data than the store wrote. A file system may report a write as
+ * or a file system returns other data than the store wrote. A file system can report a write as
  * successful, and later return zeros without an error. On a failing disk, ext4 loses writes in this
  * way in Linux 6.18 and in Linux 7. In Linux 7, ext4 also does so while the file system is full.
  * The store leaves enough space free, but other writers can fill the file system.
@@ -172,8 +172,8 @@ int actmem_store_destroy(struct actmem_store *store);
  * Returns a string that describes the I/O engine and the files. The string says why the engine was
  * chosen, whether I/O is direct or buffered, and whether a file system cannot free a part of a
  * file. If the store got less memory than its budget, the string says why its first attempt to get
- * more failed. The string is valid until actmem_store_destroy(). A later call may return another
- * string.
+ * more failed. The string is valid until actmem_store_destroy(). A later call can return a
+ * different string.
  */
 const char *actmem_store_describe(const struct actmem_store *store);
 
@@ -229,8 +229,8 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
  *	not wait in actmem_store_reserve() or actmem_store_hold() while it owns a block that another
  *	thread will commit or release
  * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names the
- *	block. It also names the file and the offset of the failed write, or the directory that has
- *	no space. The block stays in memory
+ *	block, and also the file and the offset of the failed write, or the directory that has no
+ *	space. The block stays in memory
  */
 int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t length,
 			 void **memory, uint64_t timeout_ns);
@@ -251,7 +251,7 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
  * Several threads may hold a block at the same time, and a thread may hold a block several times.
  * One actmem_store_release() or actmem_store_put_back(), by any thread, ends one hold. While the
  * first hold waits for memory or for the read, other holds of the block wait for the first hold.
- * Each of them waits at most its own @timeout_ns. Each hold compares the checksum.
+ * Each hold waits at most its own @timeout_ns. Each hold compares the checksum.
  *
  * -ENOENT  the store lacks the key, or the block is not committed, or a holder has released it
  * -EIO and others  the read failed. actmem_error() names file, offset and block. The block stays:
@@ -296,7 +296,7 @@ int actmem_store_drop(struct actmem_store *store, struct actmem_key key);
  * Copy a block into a store, or out of it. actmem_store_put() reserves the block, copies the data
  * with memcpy(3), and commits the block. actmem_store_take() holds the block, copies the data, and
  * releases the block. Both calls wait without a timeout. If several threads take a block at the
- * same time, each gets a copy of it.
+ * same time, each thread gets a copy of the block.
  *
  * -EINVAL  @length is not the length of the block
  * others  the errors of actmem_store_reserve() and actmem_store_hold()
@@ -315,9 +315,9 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
 int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Returns an eventfd(2) that becomes readable when a read of a block from a spill file ends. These
- * reads include those that the store began by itself. With this descriptor, a program can wait for
- * blocks and for other events at the same time:
+ * Returns an eventfd(2) that becomes readable when a read of a block from a spill file ends, even
+ * if the store began the read by itself. With this descriptor, a program can wait for blocks and
+ * for other events at the same time:
  *
  *	actmem_store_prefetch(store, key);
  *	while ((error = actmem_store_hold(store, key, &memory, NULL, 0)) == -ETIMEDOUT)
