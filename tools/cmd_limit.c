@@ -31,7 +31,7 @@ static const char help[] =
 	"system and, if the kernel supports it, the cgroup of this process. A limit is a\n"
 	"multiple of 2M such as 64G, or max for no limit. Only root can set a limit, except\n"
 	"with --pid. If a limit falls below the usage, no process loses memory. Programs that\n"
-	"spill (--spill) return memory within seconds; this command shows who and how much.\n"
+	"spill (--spill) return memory within seconds; this command shows which, and how much.\n"
 	"\n"
 	"  -u, --user LIMIT  set the limit on all regions of each user; with max, RLIMIT_MEMLOCK\n"
 	"                    of the process that creates a region applies\n"

@@ -60,7 +60,7 @@ static void print_run_help(void)
 	     "Runs a program with actmem set up: the options are the defaults for its regions, and\n"
 	     "'import actmem' works in its Python. First creates and closes a region as a test (with\n"
 	     "--name, the first file, which stays; with --spill, also a file in each directory). If\n"
-	     "that fails, the program does not start.\n"
+	     "the test fails, the program does not start.\n"
 	     "\n"
 	     "Place:\n"
 	     "  -b, --backend auto|driver|memfd   auto: driver if /dev/actmem exists; memfd for 1G\n"

@@ -51,7 +51,7 @@ struct actmem_region_options {
 	struct actmem_nodes nodes;
 	uint32_t flags;			/* ACTMEM_REGION_* */
 	uint32_t allow;			/* ACTMEM_ALLOW_*; see their comment in actmem.h */
-	const char *name;		/* for lists of regions; printable, without '/'; or NULL */
+	const char *name;		/* shown in lists; printable, without '/'; may be NULL */
 };
 
 /* The state of a region at the time of the call. */

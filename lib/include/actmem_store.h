@@ -95,9 +95,9 @@ struct actmem_key {
 /* See ACTMEM_FILE_ALLOW_BUFFERED. */
 #define ACTMEM_STORE_ALLOW_BUFFERED	(1u << 2)
 /*
- * Use this flag if some threads reserve and hold blocks, and other threads commit and release them.
- * The threads that commit and release must never block. With this flag, a call that needs memory
- * waits until these threads free memory, and never returns -EDEADLK.
+ * Use this flag if some threads reserve and hold blocks, and other threads commit and release these
+ * blocks. The threads that commit and release must never block. With this flag, a call that needs
+ * memory waits until these threads free memory, and never returns -EDEADLK.
  */
 #define ACTMEM_STORE_HANDED_ON		(1u << 3)
 /*
