@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import gc
 import importlib.util
 import inspect
 import json
@@ -235,6 +236,8 @@ def run(options: argparse.Namespace) -> int:
     """Runs actmem plan with the options of _command.plan_parser()."""
     if options.plot and not importlib.util.find_spec("matplotlib"):
         return _tell("--plot needs matplotlib: pip install matplotlib")
+    # Traces make many objects that live until the process ends. Search them for cycles less often.
+    gc.set_threshold(100_000)
     try:
         (found, lengths, placed), machine = _planned(options)
     except UsageError:

@@ -35,7 +35,7 @@ from actmem.plan._layer import Weights, layer_function, normed, projected
 from actmem.plan._loss import total_loss
 from actmem.plan._sizes import (Lora, Shard, ShardError, count, divided, groups_of,
                                 kv_heads_of, layer_shapes, shapes, stored)
-from actmem.plan.models import Group, Model
+from actmem.plan.models import Group, Layer, Model
 
 __all__ = ["ATTENTIONS", "NAMES", "Collective", "Lora", "Shard", "ShardError", "Step", "count",
            "layer_function", "layer_shapes", "shapes", "step"]
@@ -267,9 +267,13 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
     chunk = _chunk(rows * text, step_shapes["embed"][0], loss_chunks)
     wrap = remat or (lambda function: function)
     learns = ("embed" if model.is_tied else "head") in trained
-    functions = tuple(tuple(wrap(layer_function(layer, seen, shard.sequence,
-                                                attention=attention))
-                            for layer in group.layers) for group in groups)
+    made: dict[Layer, Callable[..., Any]] = {}
+    for layer in (layer for group in groups for layer in group.layers):
+        if layer not in made:
+            # JAX traces and differentiates a jitted function once, even if several layers are equal.
+            made[layer] = wrap(jax.jit(layer_function(layer, seen, shard.sequence,
+                                                      attention=attention)))
+    functions = tuple(tuple(made[layer] for layer in group.layers) for group in groups)
 
     def loss(trained: Weights, frozen: Weights, batch: Weights) -> jax.Array:
         w = {**frozen, **trained}

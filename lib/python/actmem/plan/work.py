@@ -110,6 +110,9 @@ class Counted:
         self.graph = graph
         self.inner: dict[int, list[Counted]] = {}
         self.own: dict[int, Work] = {}
+        self._backwards = [(node, [(id(value), value.again) for value in node.outputs],
+                            [id(value) for value in node.inputs])
+                           for node in reversed(graph.nodes)]
         for step in Steps(graph, compiler).steps:
             node = step.node
             if node.bodies:
@@ -143,13 +146,13 @@ class Counted:
         kept = frozenset(kept)
         wanted = {id(value) for value in self.graph.outputs if value is not None}
         nodes = []
-        for node in reversed(self.graph.nodes):
-            outs = [value for value in node.outputs if id(value) in wanted and
-                    not kept.intersection(value.again)]
-            if not outs and node.outputs:
+        for node, outputs, inputs in self._backwards:
+            # `outputs` is empty if the operation has only effects.
+            if outputs and not any(key in wanted and kept.isdisjoint(again)
+                                   for key, again in outputs):
                 continue
             nodes.append(node)
-            wanted |= {id(value) for value in node.inputs}
+            wanted.update(inputs)
         return nodes[::-1]
 
     def cost(self, kept: Collection[str], price: Callable[[Work], float]) -> float:
