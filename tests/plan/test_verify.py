@@ -207,9 +207,22 @@ def test_stock_programs_on_gpus_wait_for_copies_from_the_host(xla):
         assert build.wait_s == pytest.approx(wait) and bool(build.refused) == bool(wait)
 
 
+def test_copies_that_outlast_the_forward_pass_make_the_device_wait(xla):
+    def wait(**schedule):
+        xla(offloading(copies_out=4, **schedule))
+        found = plan(loss, *ARGS, machine=H200, compile="h200",
+                     choice=Choice(frozenset(), frozenset({"hidden"})))
+        return found.compiled[0].wait_s
+    few, more = wait(bytes_out=10 ** 10), wait(bytes_out=2 * 10 ** 10)
+    assert 0 < few < 0.1 and more - few == pytest.approx(0.1)
+    # Exposed copies are among these copies. Late copies run in the backward pass.
+    assert wait(bytes_out=10 ** 10, exposed_bytes_out=10 ** 8) == pytest.approx(few)
+    assert wait(bytes_out=10 ** 10, late_bytes_out=10 ** 8) == 0
+
+
 def test_xla_s_cycles_give_the_wait(xla):
     events = [["starts", "a", True, 10 ** 6], ["computes", 1000], ["ends", "a"]]
-    xla(offloading(copies_out=1, bytes_out=10 ** 6, timed=[[2, events]]))
+    xla(offloading(copies_out=1, bytes_out=10, timed=[[2, events]]))
     clocked = dataclasses.replace(H200.replace(clock=1e9), name="h200")
     for one, wait in ((clocked, 2 * (1e-5 - 1e-6)), (H200, 0.0)):
         found = plan(loss, *ARGS, machine=one, compile="h200",

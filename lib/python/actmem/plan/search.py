@@ -92,6 +92,12 @@ class Search:
                     max(step.host_bytes for _, step in steps),
                     sum(times * step.disk_bytes for times, step in steps))
 
+    def forward(self, choice: Choice) -> float:
+        """Returns the seconds that the device computes in the forward passes of layers whose values
+        are offloaded."""
+        return sum(part.times * sum(layer.forward for layer in part.layers if layer.sent)
+                   for part in self.timeline.parts(choice.kept, choice.offloaded))
+
     def stock_seconds(self, choice: Choice) -> float | None:
         """Returns the duration of a step, in seconds, if JAX's own offloading moves the values,
         with XLA's default flags. Returns None if nothing is offloaded, or if the time is

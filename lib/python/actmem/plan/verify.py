@@ -92,19 +92,23 @@ class Policies:
 
     def wait(self, choice: Choice) -> float | None:
         """Returns the seconds that the device waits for copies in a step. If XLA does not estimate
-        the time of instructions, returns the time of the copies during which the device computes
-        nothing. On GPUs, these include all copies from the host. Returns None if actmem's handlers
-        copy the values, because these copies run in streams of the handlers, which XLA's schedule
-        does not contain."""
+        the time of instructions, this is a lower bound: the time of the copies during which the
+        device computes nothing, which on GPUs include all copies from the host; or, if that is
+        longer, the time by which all copies to the host exceed the predicted forward pass. Returns
+        None if actmem's handlers copy the values, because these copies run in streams of the
+        handlers, which XLA's schedule does not contain."""
         schedule, rates = self.found[choice].schedule, self.search.rates
         if choice.offloaded and self.destination == "actmem":
             return None
         if schedule.timed and self.search.machine.has("clock"):
             return schedule.wait(self.search.machine.need("clock"), rates.link_out,
                                  rates.link_in)
+        out = schedule.exposed_bytes_out / rates.link_out
+        if not schedule.late_bytes_out:
+            out = max(out, schedule.bytes_out / rates.link_out - self.search.forward(choice))
         bytes_in = schedule.bytes_in if self.search.machine.has("stock_waits") else \
             schedule.exposed_bytes_in
-        return schedule.exposed_bytes_out / rates.link_out + bytes_in / rates.link_in
+        return out + bytes_in / rates.link_in
 
     def seconds(self, choice: Choice) -> float:
         """Returns the predicted time of a step. It includes the predicted wait, or the wait of
