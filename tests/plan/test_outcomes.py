@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What others published of offloading (outcomes.csv) has the sign that `actmem plan` foresees,
-and docs/planning.md tells what it foresees of each."""
+"""`actmem plan` predicts the sign of published gains (outcomes.csv), and docs/planning.md has its
+predictions."""
 import csv
 import functools
 import json
@@ -32,7 +32,7 @@ def told():
 def planned(options):
     command = os.path.join(ROOT, "build", "bin", "actmem")
     path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
-    words = [os.path.join(HERE, word) if word.endswith(".json") else word
+    words = [os.path.join(HERE, word) if word.endswith((".json", ":make_step")) else word
              for word in options.split()]
     result = subprocess.run([command, "plan", "--json", *words], capture_output=True, text=True,
                             env=os.environ | {"PATH": path}, check=False)
