@@ -175,6 +175,8 @@ def test_a_field_is_missing_or_not_known_or_wrong():
                            "paligemma")
     with pytest.raises(ModelError, match="'model_type' is 'clip'.*siglip_vision_model"):
         tiny("paligemma", vision_config={**TOWER, "model_type": "clip"})
+    with pytest.raises(ModelError, match="'vision_use_head' is True: .* not support the head"):
+        tiny("paligemma", vision_config={**TOWER, "vision_use_head": True})
     with pytest.raises(ModelError, match="16 patches, which cannot be pooled to 8 tokens"):
         tiny("gemma3", mm_tokens_per_image=8)
 
