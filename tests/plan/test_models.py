@@ -15,7 +15,8 @@ from actmem.plan.models import Attention, Experts, Layer, ModelError
 SIZES = {"vocab_size": 48, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 2}
 TOWER = {"model_type": "siglip_vision_model", "hidden_size": 8, "intermediate_size": 12,
-         "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 2, "image_size": 8}
+         "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 2, "image_size": 8,
+         "vision_use_head": False}
 GEMMA = {**SIZES, "head_dim": 8, "sliding_window": 5}
 TINY = {
     "llama": SIZES,
