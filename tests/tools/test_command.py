@@ -116,6 +116,7 @@ def run_tells_what_it_cannot_do():
             (["-B", "8M", "-l", "8M"], 2, ["--budget", "--heap-limit", "omit one of them"]),
             (["-S", "/tmp"], 2, ["--spill", "no budget", "--budget"]),
             (["-B", "8M", "-L", "1G"], 2, ["--spill-limit", "no directory", "--spill"]),
+            (["-B", "8M", "-A", "memory"], 2, ["--spill-allow needs a directory", "--spill"]),
             (["-B", "8M", "-S", "/tmp", "-L", "1K"], 2, ["'1K'", "--spill-limit", "from 2M on"]),
             (["-B", "8M", "-S", ":".join(["/tmp"] * 65)], 2, ["ACTMEM_SPILL", "1 to 64"]),
             *((["-B", "8M", f"--{name}", ""], 2, [f"--{name} is empty"])
