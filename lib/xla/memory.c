@@ -32,6 +32,7 @@ static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct share share_list[PLACES_MAX];
 static struct stores stores = { .shares.list = share_list };
 static pthread_mutex_t dividing = PTHREAD_MUTEX_INITIALIZER;	/* taken while @in_use is held */
+static atomic_uint loans[PLACES_MAX];	/* how often each store has borrowed memory */
 static atomic_int waits;	/* 1: calls may wait, for spilled blocks or for a GPU */
 static atomic_int spills;
 
@@ -106,19 +107,22 @@ static bool is_divided(void)
 /*
  * Returns true if a failed reservation may succeed at the next attempt. If blocks spill, returns
  * true if the store @had_less than its share before the reservation. Otherwise, borrows unused
- * memory of other stores, and returns true if there was some. Caller holds @in_use.
+ * memory of other stores, and returns true if there was some, now or since the store had borrowed
+ * @borrowed times. Caller holds @in_use.
  */
-static bool has_more(unsigned int place, bool had_less)
+static bool has_more(unsigned int place, bool had_less, unsigned int borrowed)
 {
 	bool more;
 
 	if (!is_divided())
 		return false;
 	pthread_mutex_lock(&dividing);
-	if (spills)
+	if (spills) {
 		more = shares_divide(&stores.shares) >= 0 && had_less;
-	else
-		more = shares_borrow(&stores.shares, place);
+	} else {
+		loans[place] += shares_borrow(&stores.shares, place);
+		more = loans[place] != borrowed;
+	}
 	pthread_mutex_unlock(&dividing);
 	return more;
 }
@@ -151,12 +155,13 @@ static int reserve_block(struct actmem_store *store, struct actmem_key key, uint
 {
 	unsigned int place = stores_place(&stores, key);
 	bool has_less = divide_shares(place);
+	unsigned int borrowed = loans[place];
 	int error;
 
 	error = actmem_store_reserve(store, key, bytes, memory, ACTMEM_WAIT_FOREVER);
 	if (error) {
 		stores_explain(&stores, error, words, words_size);
-		*may_try = error == -ENOMEM && has_more(place, has_less);
+		*may_try = error == -ENOMEM && has_more(place, has_less, borrowed);
 	} else {
 		grow_want(stores.there[place].grow, bytes);
 		stores_tell_far(&stores, place);
