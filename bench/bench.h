@@ -16,8 +16,8 @@ struct bench {
 	struct actmem_nodes nodes;	/* nodes to measure */
 	uint64_t bytes;			/* length of each region */
 	uint64_t page_bytes;		/* page size; regions are multiples of it */
-	unsigned int only;		/* run only this enum part; PARTS: all */
-	double seconds;			/* for each measurement */
+	unsigned int only;		/* enum part: run only this part; PARTS: run all */
+	double seconds;			/* duration of each measurement */
 	const char *spill_paths[SPILL_FOLDERS_MAX];
 	uint32_t spill_path_count;
 	uint64_t sizes[BENCH_SIZES_MAX];	/* lengths of requests */

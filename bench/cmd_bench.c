@@ -130,7 +130,10 @@ static int find_nodes(struct bench *bench, struct actmem_options *options)
 		      all);
 		return STATUS_USAGE;
 	}
-	/* bench_copy() binds its regions to these nodes. Other regions use the default policy. */
+	/*
+	 * bench_copy() itself binds regions to these nodes. All other regions use the default
+	 * policy.
+	 */
 	memset(&options->nodes, 0, sizeof(options->nodes));
 	options->policy = ACTMEM_PLACE_DEFAULT;
 	return STATUS_OK;
@@ -188,7 +191,7 @@ static char *cell_disks(const json_t *row, const char *key, unsigned int flags)
 	return NULL;
 }
 
-/* Prints why this backend is used, and the tables that have rows. */
+/* Prints why the backend is used, and then each table that has rows. */
 static int print_tables(const json_t *result)
 {
 	static const struct column copy[] = {

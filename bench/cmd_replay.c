@@ -117,8 +117,8 @@ static void print_error(void)
 }
 
 /*
- * Returns true if the library's error message names a spill directory. In this case, -EINVAL refers
- * to the file system of that directory, and is not a usage error.
+ * Returns true if the library's error message names a spill directory. -EINVAL then refers to the
+ * file system of that directory, and is not a usage error.
  */
 static bool is_about_folder(const struct replay_options *options)
 {
@@ -248,7 +248,10 @@ static int run_replay(struct replay *replay, bool as_json)
 	return status == STATUS_USAGE ? usage_hint() : status;
 }
 
-/* Sets defaults. Rejects options that contradict a plan, which has its own model and tokens. */
+/*
+ * Sets defaults. Rejects options that cannot be used with a plan, because a plan has its own model
+ * and tokens.
+ */
 static bool set_defaults(struct replay_options *options)
 {
 	const char *unused = options->model ? "--model" : options->tokens ? "--tokens" : NULL;

@@ -42,7 +42,7 @@ bool option_count(const char *option, const char *text, uint64_t least, uint64_t
 	return false;
 }
 
-/* Parses digits with an optional decimal point. *@end points to the character after them. */
+/* Parses digits with an optional decimal point. *@end points to the character after the number. */
 static bool parse_decimal(const char *text, char **end, double *number)
 {
 	size_t length = strspn(text, "0123456789.");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Word n of a block is the block's seed plus n times an odd number, modulo 2^64. So no two words of
- * a block are the same. The code handles eight words at a time. The compiler divides these into
- * vectors of the length that the target CPU supports.
+ * a block are the same. The code handles eight words at a time. The compiler divides the eight
+ * words into vectors of the length that the target CPU supports.
  */
 #include <string.h>
 #include "pattern.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Test data that differs between blocks, and between offsets in a block. Writing this data takes
- * about as long as writing memory, and verifying the data about as long as reading memory.
+ * Test data that differs between blocks, and between offsets in a block. Filling memory with this
+ * data takes about as long as writing the memory. Verifying the data takes about as long as reading
+ * it.
  */
 #ifndef ACTMEM_PATTERN_H
 #define ACTMEM_PATTERN_H

@@ -13,7 +13,7 @@
 #include "work.h"
 
 #define MODEL_TENSORS		3		/* query, key, value */
-#define REPLAY_TENSORS_MAX	64		/* in a layer; with a plan, one per device */
+#define REPLAY_TENSORS_MAX	64		/* in each layer; with a plan, one per device */
 #define REPLAY_BYTES_MAX	(1ULL << 50)
 #define REPLAY_STEPS_MAX	1000000
 
@@ -23,7 +23,7 @@ struct replay_options {
 	uint64_t tokens;
 	double scale;
 	const char *plan_path;			/* replay this plan; NULL: the model */
-	double compute_ms;			/* of a layer in each pass; below 0: not given */
+	double compute_ms;			/* for each layer and pass; below 0: not given */
 	uint64_t steps;
 	uint64_t budget_bytes;
 	const char *spill_paths[SPILL_FOLDERS_MAX];
@@ -38,11 +38,11 @@ struct plan_layer {
 
 /* The layers of a plan that actmem plan --save wrote. */
 struct plan {
-	char name[64];				/* of the model */
-	uint32_t devices;			/* devices of a host; all do the same work */
+	char name[64];				/* name of the model */
+	uint32_t devices;			/* number on a host; all do the same work */
 	uint32_t layer_count;
 	struct plan_layer *layers;
-	uint64_t step_ns;			/* time of a step that the plan predicts */
+	uint64_t step_ns;			/* predicted time of a step */
 	uint64_t budget_bytes;			/* of all devices together; 0: no limit */
 };
 
@@ -56,8 +56,8 @@ struct disk_speed {
 };
 
 /*
- * @beside: measured while a thread fills or verifies memory at the rate of a step, so that it uses
- * as much memory bandwidth as the step. @alone: measured without that thread.
+ * @beside: speed while a thread fills or verifies memory. The thread uses as much memory bandwidth
+ * as a step does. @alone: speed without that thread.
  */
 struct disk_speeds {
 	struct disk_speed beside, alone;
@@ -66,20 +66,20 @@ struct disk_speeds {
 struct replay_step {
 	uint64_t ns;
 	uint64_t compute_ns;			/* requested compute time */
-	uint64_t overrun_ns;			/* filling and verifying beyond compute_ns */
+	uint64_t overrun_ns;			/* filling and verifying, beyond compute_ns */
 	uint64_t stall_ns;			/* time in calls of the store */
 	struct disk_speeds speeds;		/* mean of the speeds before and after the step */
-	struct actmem_store_stats stats;	/* reported *_total: increase in this step */
+	struct actmem_store_stats stats;	/* *_total: increase in this step, if reported */
 };
 
 struct replay {
 	struct replay_options options;
 	struct plan plan;			/* has no layers without --plan */
-	const char *name;			/* of the model */
+	const char *name;			/* name of the model */
 	uint32_t layer_count;
 	unsigned int tensors;			/* number in a layer */
 	char tensor_names[REPLAY_TENSORS_MAX][24];
-	uint64_t bytes[MODEL_TENSORS];		/* of tensors; with a plan, [0]: largest layer */
+	uint64_t bytes[MODEL_TENSORS];		/* of each tensor; with a plan, [0]: the longest */
 	uint64_t step_bytes;
 	uint64_t page_bytes;			/* region lengths are multiples of it */
 	struct actmem *am;
@@ -87,10 +87,10 @@ struct replay {
 	struct transfers *transfers;		/* NULL: the disks are not measured */
 	struct work *work;			/* thread that fills or verifies memory */
 	uint64_t probe_bytes;
-	uint64_t worked_bytes;			/* filled or verified by @work */
+	uint64_t worked_bytes;			/* bytes that @work filled or verified */
 	struct replay_step *done;
-	uint64_t done_count;			/* complete steps */
-	struct actmem_store_stats stats;	/* when the last step has ended */
+	uint64_t done_count;			/* number of complete steps */
+	struct actmem_store_stats stats;	/* of the store, when the last step had ended */
 	char store_text[512];			/* describes the store */
 	uint64_t wrong_blocks, wrong_bytes;
 };
@@ -112,16 +112,16 @@ static inline uint64_t replay_bytes(const struct replay *replay, uint32_t layer,
 int replay_lay_out(struct replay *replay);
 
 /*
- * Runs one step, and records it in done[done_count]. Leaves no block in the store. Reports and
- * counts the bytes that the store returned with wrong values. Returns 0, -EINTR for a signal, or
- * another negative errno after printing the error message with warnx().
+ * Runs one step, and records the step in done[done_count]. Leaves no block in the store. Reports
+ * and counts the bytes that the store returned with wrong values. Returns 0, -EINTR for a signal,
+ * or another negative errno after printing the error message with warnx().
  */
 int replay_step(struct replay *replay);
 
 /*
- * Prepares the measurement of the disks. Without a spill directory, the disks are not measured:
- * this function, replay_probe() and replay_probe_close() do nothing. Returns an enum exit_status
- * after printing any error message with warnx().
+ * Prepares the measurement of the disks. Without a spill directory, there are no disks to measure:
+ * this function, replay_probe() and replay_probe_close() then do nothing. Returns an enum
+ * exit_status after printing any error message with warnx().
  */
 int replay_probe_open(struct replay *replay);
 void replay_probe_close(struct replay *replay);

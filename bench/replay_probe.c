@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Measures the disks between the steps of actmem replay, with requests of a step's sizes. Measures
- * the disks with and without a thread that fills or verifies data. For each byte that the disks
- * move, this thread fills or verifies the same number of bytes as a step. The disks never wait for
- * the thread, but the thread uses part of the memory bandwidth.
+ * Measures the disks between the steps of actmem replay, with requests of a step's sizes. Each
+ * measurement is done with and without a thread that fills or verifies data. For each byte that the
+ * disks move, this thread fills or verifies the same number of bytes as a step. The disks never
+ * wait for the thread, but the thread uses part of the memory bandwidth.
  */
 #include <err.h>
 #include <errno.h>
@@ -16,10 +16,12 @@
 #define MIB		(1ULL << 20)
 #define PROBE_MOST	(512 * MIB)
 #define PROBE_NS	(20 * NS_PER_MS)
-/* Most memory that the thread fills or verifies. It is larger than processors' caches. */
+/*
+ * Maximum length of the memory that the thread fills or verifies. Caches of processors are smaller.
+ */
 #define WORK_MOST	(128 * MIB)
 
-/* Called before each request of @bytes. If the thread has been started, gives it work. */
+/* Called before each request of @bytes. Gives work to the thread if the thread has been started. */
 static void owe_work(void *data, uint64_t bytes)
 {
 	const struct replay *replay = data;
@@ -69,7 +71,7 @@ int replay_probe_open(struct replay *replay)
 				 WORK_MOST);
 	if (replay->work)
 		return STATUS_OK;
-	warnx("cannot start the thread that works beside the disks: %s", strerror(errno));
+	warnx("cannot start the thread that fills or verifies memory: %s", strerror(errno));
 	return STATUS_FAILED;
 }
 

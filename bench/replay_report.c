@@ -7,8 +7,8 @@
  *
  * I/O time is the number of bytes that were moved, divided by the speed of the disks. The disks are
  * measured just before and just after the step, with requests of the same sizes, while a thread
- * fills or verifies data at the rate of the step. For "I/O alone", the disks are measured without
- * that thread.
+ * fills or verifies data at the rate of the step. "I/O alone" uses a measurement without that
+ * thread.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,8 +20,8 @@
 #include "../tools/table.h"
 
 /*
- * The figures of a step, or their sums over steps. Figures up to FILLING are times in ns. SPILLED
- * and FILLED are bytes. HITS, LATE and MISSES are numbers of blocks.
+ * The figures of a step, or the sums of the figures over steps. Figures up to FILLING are times in
+ * ns. SPILLED and FILLED are bytes. HITS, LATE and MISSES are numbers of blocks.
  */
 enum figure {
 	TIME, COMPUTE, OVERRUN, IO, IO_ALONE, BOUND, BOUND_ALONE, STALL, SPILLING, FILLING, TIMES,

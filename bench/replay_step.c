@@ -6,7 +6,8 @@
  *
  * A layer computes by sleeping, so that all processors are free to move data. Filling and verifying
  * tensors is part of its compute time: the layer sleeps for the rest of that time. The time of the
- * next layer counts from the planned end of this one, so that late wake-ups do not add up.
+ * next layer counts from the planned end of the layer before it, so that late wake-ups do not add
+ * up.
  */
 #include <err.h>
 #include <errno.h>
@@ -19,7 +20,10 @@
 #include "../tools/tool.h"
 
 #define FAULTS_PRINTED_MAX	10
-/* Limits each sleep, because a signal that arrives just before a sleep is noticed only after it. */
+/*
+ * Limits each sleep, because a signal that arrives just before a sleep is noticed only after the
+ * sleep.
+ */
 #define SLEEP_MOST_NS	(20 * NS_PER_MS)
 
 struct pass {
@@ -29,7 +33,7 @@ struct pass {
 	uint32_t layer;
 	uint64_t begun_ns;		/* when the layer should have begun */
 	uint64_t stall_ns;		/* time of the layer in calls of the store */
-	uint64_t pattern_ns;		/* time in which the layer fills and verifies */
+	uint64_t pattern_ns;		/* time in which the layer fills and verifies tensors */
 };
 
 static struct actmem_key make_key(uint32_t layer, unsigned int tensor)
@@ -142,7 +146,7 @@ static int compute_layer(struct pass *pass, uint64_t compute_ns)
 	return replay_signal ? -EINTR : 0;
 }
 
-/* Returns the layer's compute time in this pass: that of the option or else that of the plan. */
+/* Returns the layer's compute time in this pass, from the option or else from the plan. */
 static uint64_t layer_compute_ns(const struct pass *pass)
 {
 	const struct replay *replay = pass->replay;

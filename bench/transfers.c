@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Runs requests of given lengths on a file, with enough requests at a time to keep the file's
+ * Runs requests of given lengths on a file. Enough requests run at the same time to keep the file's
  * devices busy.
  *
  * Each page of 4 KiB in the file begins with a stamp, a number that is computed from the page's
@@ -62,7 +62,9 @@ static uint64_t parts_of(uint64_t bytes, uint64_t part)
 	return (bytes + part - 1) / part;
 }
 
-/* Computes the requests, and how many of them keep the devices busy at a time. */
+/*
+ * Computes the requests, and how many of them must run at the same time to keep the devices busy.
+ */
 static void lay_out_file(struct transfers *transfers, const struct transfers_options *options)
 {
 	uint64_t largest = 0, parts = 0;

@@ -20,8 +20,8 @@ struct transfers_options {
 	uint32_t path_count;
 	uint32_t flags;				/* 0 or ACTMEM_FILE_ALLOW_BUFFERED */
 	uint64_t file_bytes;			/* rounded up to a multiple of @sizes' sum */
-	uint64_t page_bytes;			/* of regions */
-	uint64_t sizes[TRANSFERS_SIZES];	/* of requests, used in turn; rounded up */
+	uint64_t page_bytes;			/* page size of regions */
+	uint64_t sizes[TRANSFERS_SIZES];	/* lengths of requests, used in turn; rounded up */
 	uint32_t size_count;
 	struct actmem_queue_options queue;	/* .size 0: default options */
 	void (*begins)(void *data, uint64_t bytes);	/* called before each request; or NULL */
@@ -47,7 +47,7 @@ int transfers_run(struct transfers *transfers, bool spills, uint64_t bytes, uint
 		  double *bandwidth, char words[TRANSFERS_WORDS]);
 
 /*
- * Return the file's properties, and the description of the queue's engine. Both are valid until
+ * Return the file's properties, or a description of the queue's engine. The results are valid until
  * transfers_close().
  */
 const struct actmem_file_info *transfers_file(const struct transfers *transfers);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Runs a thread that fills or verifies memory, as a step of actmem replay does, at the pace of the
- * disks' transfers. The measurement of the disks never waits for this thread.
+ * Runs a thread that fills or verifies memory, as a step of actmem replay does. The thread works at
+ * the rate of the disks' transfers. The measurement of the disks never waits for this thread.
  */
 #ifndef ACTMEM_WORK_H
 #define ACTMEM_WORK_H

@@ -21,7 +21,7 @@
 
 /**
  * struct actmem_user - a user that has regions, or a container that root created
- * @entry: in the table of users
+ * @entry: entry in the table of users
  * @uid: the user, or the owner of the container
  * @container: the user namespace of a container, NULL for a user
  * @regions: number of regions that count for the user; the struct is freed when the last of these
@@ -101,8 +101,8 @@ static struct actmem_user *account_user_find(const struct actmem_user *wanted)
 /*
  * Counts the region for its user, and records the RLIMIT_MEMLOCK that applies to the region.
  * CAP_IPC_LOCK lifts RLIMIT_MEMLOCK, but no other limit. The check of this capability is not
- * audited, because a task may not need the capability: RLIMIT_MEMLOCK does not apply if the
- * administrator has set a limit of users.
+ * audited, because many tasks do not need the capability: RLIMIT_MEMLOCK does not apply if the
+ * administrator has set a limit for users.
  */
 int actmem_user_attach(struct actmem_region *region)
 {
@@ -193,7 +193,7 @@ void actmem_limit_set(unsigned long *limit, unsigned long value)
 	wake_up_poll(&actmem_limit_changed, EPOLLPRI);
 }
 
-/* Fills in @why: @available of @wanted pages are available. Returns @err. */
+/* Fills in @why: the task needs @wanted pages, but can get only @available. Returns @err. */
 int actmem_why_fail(struct actmem_why *why, int err, u32 reason, int node, unsigned long wanted,
 		    unsigned long available)
 {
@@ -286,8 +286,8 @@ void actmem_account_uncharge(struct actmem_region *region)
 }
 
 /*
- * Divides the excess over the limit equally among all used pages. Returns the share of @pages of
- * these pages, rounded up.
+ * Divides the excess over the limit equally among all used pages. Returns the sum of the shares of
+ * @pages pages, rounded up.
  */
 static unsigned long account_share(struct actmem_quota quota, unsigned long pages)
 {
@@ -296,8 +296,9 @@ static unsigned long account_share(struct actmem_quota quota, unsigned long page
 }
 
 /*
- * Returns how many pages the region should give back because a usage exceeds its limit. The limit
- * that requires the most pages decides; @reason is its ACTMEM_WHY_*.
+ * Returns how many pages the region should give back because a usage exceeds its limit. If several
+ * limits are exceeded, the limit with the largest surplus decides. Stores that limit's ACTMEM_WHY_*
+ * in *@reason.
  */
 unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason)
 {

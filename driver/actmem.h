@@ -53,7 +53,7 @@ struct miscdevice;
 
 /**
  * struct actmem_quota - usage and limit of a resource
- * @limit: maximum of @used, or ACTMEM_NO_LIMIT. After the limit was lowered, @used may be greater.
+ * @limit: maximum of @used, or ACTMEM_NO_LIMIT. @used can be above a limit that was lowered.
  * @used: number of existing objects, plus the number of objects that are about to be created
  */
 struct actmem_quota {
@@ -87,8 +87,9 @@ struct actmem_node {
 
 /**
  * struct actmem_region - a range of huge pages
- * @ref: reference count. The inode holds a reference, and later the list of lingering regions. Each
- *	caller that looked the region up by its id also holds one
+ * @ref: reference count. The inode holds a reference. When the inode is gone, the list of lingering
+ *	regions holds this reference. Each caller that found the region by its id also holds a
+ *	reference
  * @id: index in the table of regions
  * @flags: ACTMEM_CREATE_*
  * @policy: ACTMEM_POLICY_*
@@ -119,8 +120,8 @@ struct actmem_node {
  * @lingering: true if the inode is gone, but code outside the driver still pins the region's
  *	remaining pages
  * @slots: entry i is page i of the region, or a claim while a task allocates this page. Pages are
- *	stored and removed under @lock. Claims need no @lock: neither to create them, nor to remove
- *	them after a failure
+ *	stored and removed under @lock. A task needs no @lock to create a claim, or to remove a
+ *	claim after a failure
  * @name: the name of the region's file; for an unnamed region, a text that the creator chose
  * @node_pages_held: number of the region's pages on each node
  */
@@ -185,8 +186,8 @@ static inline void actmem_page_notes_set(struct folio *folio, unsigned long note
  * struct actmem_choice - the nodes from which the current task takes pages
  * @wanted: number of pages that the task still has to allocate
  * @placed: pages already allocated
- * @placed_here: pages that were allocated on one node: of the nodes that are left in @nodes, the
- *	nearest
+ * @placed_here: without interleaving, pages that were allocated on the nearest node that is left in
+ *	@nodes
  * @charged: allocated pages that are charged to a memory cgroup
  * @nodes: nodes that the policy permits. If a node is full or has reached its limit, it is removed
  *	from @nodes, unless it is the only node left. With interleaving, no node is removed

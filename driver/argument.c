@@ -45,7 +45,7 @@ int actmem_argument_answer(void __user *user, const void *arg, size_t size)
 
 /*
  * Calls @make to make a file, and copies the struct @arg with the file's descriptor to user space.
- * @fd is the field of @arg for the descriptor. @make may change other fields of @arg. After an
+ * @fd is the field of @arg for the descriptor. @make can change other fields of @arg. After an
  * error, *@fd is -1, no file or descriptor is left, and the struct may or may not have been copied.
  */
 int actmem_argument_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,

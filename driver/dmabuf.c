@@ -120,7 +120,7 @@ static const struct dma_buf_ops dmabuf_ops = {
 
 /*
  * Takes a reference to each page. Fails with ENODATA at a missing page, because only POPULATE and
- * page faults may allocate and charge pages.
+ * page faults are allowed to allocate and charge pages.
  */
 static int dmabuf_take_pages(struct export *export, unsigned long count)
 {

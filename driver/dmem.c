@@ -75,7 +75,7 @@ unsigned long actmem_dmem_pages(struct actmem_region *region, struct dmem_cgroup
 	unsigned long i, pages = 0;
 
 	/*
-	 * A charge may end at any time, but the kernel frees the charge only after a grace period.
+	 * A charge can end at any time, but the kernel frees the charge only after a grace period.
 	 */
 	rcu_read_lock();
 	xa_for_each(&region->charges, i, charge) {

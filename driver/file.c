@@ -22,7 +22,7 @@ static int unnamed_mount_users;
 /*
  * Takes a reference to the internal mount, which has the files of unnamed regions. Open files of
  * unnamed regions hold such a reference. The inodes do not, to avoid a deadlock. A watcher
- * (inotify) may drop the last reference to an inode. If inodes held the mount, this watcher could
+ * (inotify) can drop the last reference to an inode. If inodes held the mount, this watcher could
  * shut down the superblock, and the shutdown waits for watchers.
  */
 static int file_mount_hold(void)

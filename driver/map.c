@@ -31,7 +31,7 @@ static const char *const refusals[] = {
 	[ACTMEM_WHY_USER_LIMIT] = "the user's limit; raise user_limit_bytes",
 	[ACTMEM_WHY_NODE_LIMIT] = "the node's limit; raise its limit_bytes",
 	[ACTMEM_WHY_MOUNT_LIMIT] = "the mount's limit; raise its size= by mount -o remount",
-	[ACTMEM_WHY_DMEM] = "the cgroup's limit; raise the node's in its dmem.max",
+	[ACTMEM_WHY_DMEM] = "the cgroup's limit; raise the node's limit in dmem.max",
 };
 
 /* Logs why a page fault fails, because SIGBUS gives no reason. Logs nothing for a killed task. */

@@ -181,7 +181,7 @@ static int mount_reconfigure(struct fs_context *context)
 	if (wanted->mode != mount->mode || wanted->policy != mount->policy ||
 	    !uid_eq(wanted->uid, mount->uid) || !gid_eq(wanted->gid, mount->gid) ||
 	    !nodes_equal(wanted->nodes, mount->nodes))
-		return invalfc(context, "a remount changes nothing but size= and nr_inodes=");
+		return invalfc(context, "a remount can change only size= and nr_inodes=");
 	actmem_limit_set(&mount->inodes.limit, wanted->inodes.limit);
 	actmem_limit_set(&mount->pages.limit, wanted->pages.limit);
 	return 0;

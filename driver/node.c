@@ -12,8 +12,8 @@
 
 /*
  * Returns the number of free small pages of a zone. Pages reserved for CMA are not counted, because
- * only movable allocations can use them. The two counters are not updated together, so a negative
- * difference is possible. It counts as 0.
+ * only movable allocations can use them. The two counters are not updated together, so their
+ * difference can be negative. A negative difference counts as 0.
  */
 static unsigned long node_zone_free_pages(struct zone *zone)
 {

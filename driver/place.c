@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Chooses a node for each page. The driver never removes a node from a region's mask. A call fails
- * if the task may not use a node of the mask, or if such a node has no memory.
+ * if a node of the mask has no memory, or if the task is not allowed to use the node.
  *
  * A call also fails, before it allocates anything, in two cases. First, the nodes could not hold
- * the requested length even if all of their memory were free. Second, this length, minus the pages
- * that the region has, exceeds the administrator's limits.
+ * the requested length even if all of their memory were free. Second, the requested length, minus
+ * the pages that the region already has, exceeds the administrator's limits.
  */
 #include <linux/bitmap.h>
 #include <linux/cpuset.h>
@@ -78,7 +78,7 @@ void actmem_place_choose(const struct actmem_region *region, unsigned long wante
 		.from = numa_node_id(),
 	};
 	/*
-	 * If the mask contains a node that the task may not use, keep this node, so that
+	 * If the task is not allowed to use a node of the mask, keep this node, so that
 	 * place_node_check() fails.
 	 */
 	if (region->policy == ACTMEM_POLICY_PREFERRED) {
@@ -88,7 +88,7 @@ void actmem_place_choose(const struct actmem_region *region, unsigned long wante
 			choice->from = first_node(region->nodes);
 		nodes_or(choice->nodes, choice->nodes, allowed);
 	}
-	/* If the task may use no node, place_node_check() fails for the nearest node. */
+	/* If the task is not allowed to use any node, place_node_check() fails for the nearest. */
 	if (nodes_empty(choice->nodes))
 		node_set(numa_mem_id(), choice->nodes);
 }
@@ -138,7 +138,7 @@ static int choice_check_room(const struct actmem_choice *choice,
 					       node, wanted,
 					       by_limit ? room : actmem_node_pages(node, true) +
 								 actmem_pool_held(node));
-		/* The next nodes take the rest. */
+		/* The next nodes provide the remaining pages. */
 		if (!interleave)
 			pages -= min(pages, room);
 	}
@@ -209,7 +209,7 @@ static struct folio *choice_alloc_page(int node, const struct actmem_choice *cho
 		if (folio)
 			return folio;
 		folio = __folio_alloc_node(unpaid, ACTMEM_PAGE_ORDER, node);
-		/* A task may get no page just because it was killed. */
+		/* The allocation can fail just because the task was killed. */
 		err = fatal_signal_pending(current) ? -EINTR : 0;
 		if (!folio)
 			return ERR_PTR(err ?: -ENOSPC);

@@ -45,7 +45,7 @@ static void poison_mark(unsigned long pfn)
 
 /*
  * Handles an error in this small page, which may belong to any part of the kernel. The region's id
- * in the page and the page's index may change at any time, so actmem_slot_poison() verifies that
+ * in the page and the page's index can change at any time, so actmem_slot_poison() verifies that
  * the slot has the page.
  */
 static void poison_report(unsigned long pfn)

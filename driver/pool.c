@@ -237,8 +237,8 @@ static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
 /* Functions of the worker. */
 
 /*
- * Zeroes a dirty page or, if there is none, allocates a missing page. Returns 1 on success, 0 if
- * neither is needed, or -ENOMEM.
+ * Zeroes a dirty page. If there is none, and the pool is below its target, allocates a page.
+ * Returns 1 on success, 0 if there was nothing to do, or -ENOMEM.
  */
 static int pool_work_on_page(struct actmem_pool *pool)
 {

@@ -60,8 +60,8 @@ static int populate_range_fill(struct actmem_region *region, unsigned long first
 
 /*
  * Fills a range. Fails early if a limit is too low. The check assumes that all pages that the
- * region has, or is about to get, are in the range. If some are outside, the call may fail later,
- * at the first page that exceeds a limit.
+ * region has, or is about to get, are in the range. If some of these pages are outside the range,
+ * the call can fail later, at the first page that exceeds a limit.
  */
 static int populate_range(struct actmem_region *region, unsigned long first, unsigned long count,
 			  unsigned long *done, struct actmem_why *why)

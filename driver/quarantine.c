@@ -6,8 +6,8 @@
 
 /*
  * True after the first machine check of any kind. Before that, a pool hands out a zeroed page
- * without checking its 512 struct pages, because this check would cost more than all other work for
- * handing out the page.
+ * without checking its 512 struct pages. The check would cost more than all other work for handing
+ * out the page.
  */
 bool actmem_quarantine_expected;
 

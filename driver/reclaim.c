@@ -46,8 +46,8 @@ static unsigned long reclaim_ask(struct dmem_cgroup_pool_state *pool, u64 wanted
 }
 
 /*
- * Asks the owners for pages, and waits. Returns 0 if owners gave pages back, ENOSPC if they did
- * not, or EINTR after a signal.
+ * Asks the owners of regions for pages, and waits. Returns 0 if an owner gave pages back, ENOSPC if
+ * no owner did, or EINTR after a signal.
  */
 static int reclaim_pages(struct dmem_cgroup_pool_state *pool, u64 bytes, void *unused)
 {

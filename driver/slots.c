@@ -14,8 +14,8 @@
  * fails while a stale TLB entry exists, because the kernel drops a mapping's reference only after
  * the TLB flush.
  *
- * There is one exception: a page fault may use a page to which it holds no reference. The fault
- * locks the page and hands its reference over to the mapping, but the mapping may be gone before
+ * There is one exception: a page fault can use a page to which it holds no reference. The fault
+ * locks the page and hands its reference over to the mapping, but the mapping can be gone before
  * the fault unlocks the page. Therefore slot_empty() also leaves a locked page in its slot.
  *
  * A page in which the hardware reported an error stays in its slot until slot_empty() removes the
@@ -217,9 +217,8 @@ bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index)
 
 /*
  * Marks the page as poisoned: lookups no longer return the page, and the driver never frees the
- * page.
- * @folio may be any page of the machine. Returns ENOENT if the slot does not contain
- * @folio, or EALREADY if the page is already marked.
+ * page. The caller can pass any page of the machine as @folio. Returns ENOENT if the slot does not
+ * contain @folio, or EALREADY if the page is already marked.
  */
 int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
@@ -241,8 +240,8 @@ int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct
 }
 
 /*
- * Unmaps a poisoned page. A fault that got the page before the mark was set may still map the page,
- * so the function retries for a short time while other code has a reference. If a fault maps the
+ * Unmaps a poisoned page. A fault that got the page before the mark was set can still map the page.
+ * So the function retries for a short time while other code has a reference. If a fault maps the
  * page even later, the next touch reports the error again, and the driver unmaps the page then.
  */
 void actmem_slot_unmap_poisoned(struct actmem_region *region, unsigned long index,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """An input pipeline without copies.
 
-A thread reads batches from a file into actmem regions ahead of the training, and JAX uses the
+A thread reads batches from a file into actmem regions before the training needs them. JAX uses the
 batches in place.
 
     actmem run -- python examples/arrays.py

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# make demo          trains a small transformer four ways and compares them
+# make demo          trains four variants of a small transformer, and compares them
 #   DEMO_STEPS=N     steps of each training
 #   DEMO_ALLOW=LIST  memory that actmem may fall back to; actmem reports a fallback
 #   DEMO_SPILL=DIR   folder of the spill file; its file system needs direct I/O

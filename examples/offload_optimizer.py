@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Adam's state on the host between steps.
 
-Adam keeps two averages for each weight. Together, the averages are twice as large as the weights,
-and only the update needs the averages. The program compares several ways to store the averages. In
-the first, the averages are always on the device. In the second, the averages are inputs and outputs
-on the host, and the step fetches them for the update. With actmem, the averages are in regions, and
+Adam keeps two averages for each weight. Together, the averages are twice as large as the weights.
+Only the update needs the averages. The program compares several ways to store the averages. In the
+first, the averages are always on the device. In the second, the averages are inputs and outputs on
+the host, and the step fetches them for the update. With actmem, the averages are in regions, and
 the update copies them to the device one after the other. If the host computes the update, the
 averages stay on the host, and only gradients and changes of weights move.
 """
@@ -100,7 +100,7 @@ def offloaded(width):
 
 
 def in_actmem(width, on="device"):
-    """Trains with the state in regions. The inputs of the layers are in regions, too, until the
+    """Trains with the state in regions. The inputs of the layers are also in regions, until the
     backward pass. `on` selects whether the device or the host computes the update."""
     import actmem.jax
     import actmem.optax

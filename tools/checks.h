@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The checks of `actmem doctor`. Each adds its findings to a JSON array: {"check", "state",
+ * The checks of `actmem doctor`. Each check adds its findings to a JSON array: {"check", "state",
  * "finding", "fix"}. State "ok" needs no change. State "fix" means that something costs speed or
  * will fail, and that @fix repairs it. State "note" is for information only.
  */
@@ -28,7 +28,7 @@ struct spill_folders {
 
 /*
  * Check memory: the driver, pages, limits and the pool (checks_memory.c). The caller reads the
- * facts once.
+ * facts (facts.h) once for all checks.
  */
 int check_driver(json_t *findings, const json_t *driver, bool *is_usable);
 int check_pages(json_t *findings, const json_t *nodes, bool has_driver);

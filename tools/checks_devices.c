@@ -46,7 +46,7 @@ int check_io_uring(json_t *findings)
 	return err;
 }
 
-/* Returns true if the folder's disk is rotational, and false if the kernel does not say. */
+/* Returns true if the kernel reports that the folder's disk is rotational. */
 static bool is_rotational(dev_t device)
 {
 	uint64_t value = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The doctor's checks of memory: the driver, huge pages, the pool, and limits. It also has
+ * The doctor's checks of memory: the driver, huge pages, the pool, and limits. This file also has
  * add_finding() for all checks.
  */
 #include <errno.h>
@@ -94,7 +94,7 @@ int check_driver(json_t *findings, const json_t *driver, bool *is_usable)
 
 /* Free bytes of a node. */
 struct free_memory {
-	uint64_t huge_bytes;	/* in blocks of 2 MiB or more, with CMA, without the movable zone */
+	uint64_t huge_bytes;	/* in blocks of 2 MiB or more; includes CMA, not the movable zone */
 	uint64_t movable_bytes;	/* only for movable pages: in the movable zone or in CMA */
 	uint64_t cma_bytes;	/* the part of movable_bytes in CMA, which is contiguous */
 };
@@ -176,7 +176,10 @@ static int check_movable(json_t *findings, const json_t *facts, const struct fre
 	return err;
 }
 
-/* The driver takes huge pages from contiguous free memory. Skips a node that is almost full. */
+/*
+ * Checks the contiguous free memory, from which the driver allocates huge pages. Skips a node that
+ * is almost full.
+ */
 static int check_contiguous(json_t *findings, const json_t *facts,
 			    const struct free_memory *memory, bool *is_good)
 {
@@ -341,7 +344,7 @@ int check_memlock(json_t *findings, const json_t *driver, bool has_driver)
 	    json_object_get(driver, "user_limit_bytes")) {
 		limit = bytes_to_text(get_number(driver, "user_limit_bytes"), 0);
 		err = limit ? add_finding(findings, "limit", CHECK_NOTE, NULL,
-					  "each user may use %s of the driver (user_limit_bytes)",
+					  "each user may use %s of the driver's memory (user_limit_bytes)",
 					  limit) : -ENOMEM;
 	} else if (is_null(memlock, "soft_bytes")) {
 		err = add_finding(findings, "limit", CHECK_OK, NULL,

@@ -82,8 +82,8 @@ static bool is_well(const json_t *finding)
 }
 
 /*
- * Prints @text after @before, which is padded to @indent columns. If the function wraps @text, it
- * indents all further lines by the same number of columns.
+ * Prints @text after @before, which is padded to @indent columns. If @text is wrapped, all further
+ * lines are indented by the same number of columns.
  */
 static int print_sentence(const char *before, const char *text, size_t indent)
 {

@@ -192,7 +192,7 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
 				 "actmem exporter: see /metrics\n");
 	text = metrics_read(&length);
 	if (!text)
-		return send_text(connection, 500, "cannot read the machine; see the exporter's log\n");
+		return send_text(connection, 500, "cannot read the metrics; see the exporter's log\n");
 	return send_reply(connection, 200, "text/plain; version=0.0.4; charset=utf-8", text, length);
 }
 

@@ -31,7 +31,7 @@ static const char help[] =
 	"system and, if the kernel supports it, the cgroup of this process. A limit is a\n"
 	"multiple of 2M such as 64G, or max for no limit. Only root can set a limit, except\n"
 	"with --pid. If a limit falls below the usage, no process loses memory. Programs that\n"
-	"spill (--spill) return memory within seconds; this command shows who and how much.\n"
+	"spill (--spill) return memory within seconds; this command shows which, and how much.\n"
 	"\n"
 	"  -u, --user LIMIT  set the limit on all regions of each user; with max, RLIMIT_MEMLOCK\n"
 	"                    of the process that creates a region applies\n"
@@ -148,7 +148,10 @@ static json_t *limits_to_json(void)
 			 "surplus", reclaim_rows(0));
 }
 
-/* @bytes is a JSON null if there is no limit. @used is NULL if the usage is not known. */
+/*
+ * Appends a row. @bytes is a JSON null if there is no limit. @used is NULL if the usage is not
+ * known.
+ */
 static json_t *add_limit(json_t *rows, json_t *of, json_t *bytes, json_t *used, json_t *set_by)
 {
 	return append_item(rows, json_pack("{s:o, s:O?, s:O?, s:o}", "of", of, "limit_bytes", bytes,

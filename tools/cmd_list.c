@@ -95,7 +95,7 @@ static json_t *cgroup_to_json(int pid)
 	return text_to_json(cgroup.path);
 }
 
-/* If no process with the region is visible, pid and command are null. */
+/* Returns a row. If no process with the region is visible, pid and command are null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
 	return json_pack("{s:o, s:b, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:n, s:o}",
@@ -218,7 +218,10 @@ static char *cell_command(const json_t *row, const char *key, unsigned int flags
 	return cell_text(row, key, flags);
 }
 
-/* Marks transparent huge pages, because the kernel uses them only while it finds free ones. */
+/*
+ * Marks transparent huge pages, because the kernel allocates small pages if it finds no free huge
+ * page.
+ */
 static char *cell_pages(const json_t *row, const char *key, unsigned int flags)
 {
 	const char *pages = json_string_value(json_object_get(row, "pages"));

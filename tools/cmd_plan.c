@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * `actmem plan` plans the memory of JAX programs, and `actmem probe` measures this machine for
- * those plans. They execute Python, because the Python module actmem implements both subcommands.
+ * those plans. Both subcommands execute Python, because the Python module actmem implements them.
  */
 #include <err.h>
 #include <limits.h>

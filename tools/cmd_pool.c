@@ -216,7 +216,10 @@ int cmd_pool(int argc, char **argv)
 	if (given.value)
 		outcome = set_pools(&nodes, bytes);
 	is_good = outcome == POOL_SET;
-	/* A pool that did not get all of its memory now may get it at boot. */
+	/*
+	 * Save the size even if the pool is smaller now: at boot, the pool can get all of its
+	 * memory.
+	 */
 	if (given.is_saved && outcome != POOL_REFUSED)
 		is_good = saved_change(change_pools, &(struct change){ &nodes, given.value ? &bytes : NULL }) &&
 			  is_good;

@@ -29,7 +29,10 @@ static bool has_option(enum knob knob)
 	return knob_name(knob, ACTMEM_NAMES_RUN)[0] == '-';
 }
 
-/* Prints the variables that have an option if @have_option, or else the variables without one. */
+/*
+ * If @have_option, prints the variables that have an option. Otherwise prints the variables without
+ * an option.
+ */
 static void print_variables(const char *label, bool have_option)
 {
 	char *text = NULL, *lines;
@@ -57,7 +60,7 @@ static void print_run_help(void)
 	     "Runs a program with actmem set up: the options are the defaults for its regions, and\n"
 	     "'import actmem' works in its Python. First creates and closes a region as a test (with\n"
 	     "--name, the first file, which stays; with --spill, also a file in each directory). If\n"
-	     "that fails, the program does not start.\n"
+	     "the test fails, the program does not start.\n"
 	     "\n"
 	     "Place:\n"
 	     "  -b, --backend auto|driver|memfd   auto: driver if /dev/actmem exists; memfd for 1G\n"
@@ -372,8 +375,8 @@ int cmd_run(int argc, char **argv)
 	is_offload = knob_is_on(KNOB_OFFLOAD);
 	status = is_shared ? rank_find(said_rank, &rank) : STATUS_OK;
 	/*
-	 * With --malloc, do not set the nodes. They would also apply to malloc's blocks, but each
-	 * block should come from the node of the CPU that requests it.
+	 * With --malloc, do not set the nodes. The nodes would also apply to malloc's blocks, but
+	 * each block should come from the node of the CPU that requests it.
 	 */
 	if (!status && is_shared)
 		status = share_set(&rank, !malloc_mode_is_wanted());

@@ -2,7 +2,7 @@
 /*
  * actmem waits: shows what the processes that use the library wait for now, and which processes
  * must return memory (reclaim.h). Each process publishes its waits (lib/watch/waits.h) in a memfd.
- * The memfd may contain invalid data, and the process may change it at any time. So this command
+ * The memfd can contain invalid data, and the process can change it at any time. So this command
  * reads the memfd instead of mapping it.
  */
 #include <err.h>
@@ -23,8 +23,8 @@
 
 static const char help[] =
 	"Shows what the processes that use actmem wait for now, and how long they have waited:\n"
-	"for a disk, for memory, or for nothing, which means that they run their own code. Also\n"
-	"shows the processes that have more memory than a limit allows.\n"
+	"for a disk, for memory, or for nothing (the process then runs its own code). Also shows\n"
+	"the processes that have more memory than a limit allows.\n"
 	"\n"
 	"  -J, --json     print JSON; sizes are bytes\n"
 	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
@@ -42,7 +42,7 @@ static const char help[] =
 	"  file      a thread waits for disk space, which the file system allocates\n"
 	"  read      a disk has REQUESTS in flight; the oldest, of BYTES, is a read\n"
 	"  write     a disk has REQUESTS in flight; the oldest, of BYTES, is a write\n"
-	"  others    number of further waits, beyond the size of the list\n"
+	"  others    REQUESTS is the number of further waits, which are not listed\n"
 	"  nothing   the process waits for none of these. SECONDS: time since its last wait\n"
 	"  unknown   the library of the process does not publish waits\n"
 	"\n"

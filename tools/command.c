@@ -50,8 +50,8 @@ static void print_help(const struct command *command)
 }
 
 /*
- * Occupies the numbers of closed standard streams, so that no file that is opened later receives
- * our output. A write to an O_PATH descriptor fails with EBADF.
+ * Opens an O_PATH descriptor in place of each closed standard stream, so that no file that is
+ * opened later receives our output. A write to an O_PATH descriptor fails with EBADF.
  */
 static int reserve_standard_streams(void)
 {

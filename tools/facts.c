@@ -62,8 +62,8 @@ static json_t *driver_version(void)
 }
 
 /*
- * Queries the driver. Returns 0 even if the driver's ABI is incompatible, because such a driver
- * also reports its versions.
+ * Queries the driver. Returns 0 even if the driver's ABI is incompatible, because an incompatible
+ * driver also reports its versions.
  */
 static int ask_driver(struct actmem_ioctl_query *query)
 {

@@ -32,8 +32,8 @@ bool filter_takes(const struct list_filter *filter, const json_t *region);
 
 /*
  * Chooses the columns of @all that the filter names by their headings, in lower case and with '_'
- * for a blank. Chooses the first @usual columns if the filter names none. Returns the number of
- * chosen columns, or 0 after printing the error message.
+ * for a blank. Chooses the first @usual columns if the filter names no column. Returns the number
+ * of chosen columns, or 0 after printing the error message.
  */
 size_t filter_columns(const struct list_filter *filter, const struct column *all, size_t count,
 		      size_t usual, struct column chosen[LIST_COLUMNS_MAX]);

@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 	static const struct command command = {
 		.name = "actmem",
 		.about = "Pinned, NUMA-local, huge-page memory for accelerators.",
-		.other_status = "; with 'run', that\nof the program once it runs",
+		.other_status = "; 'run' returns\nthe status of the program once it has started",
 		.subcommands = subcommands,
 		.count = sizeof(subcommands) / sizeof(subcommands[0]),
 	};

@@ -23,8 +23,8 @@ bool malloc_mode_is_wanted(void)
 }
 
 /*
- * Checks that no setting is only for regions. A setting that also applies to malloc, such as the
- * nodes, is permitted.
+ * Returns true if no setting is only for regions. A setting that also applies to malloc, such as
+ * the nodes, is permitted.
  */
 bool malloc_mode_is_all(void)
 {

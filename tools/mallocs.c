@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Reports the memory of processes in malloc mode. Each process publishes its counters in a memfd.
- * The memfd may contain invalid data, and the process may change it at any time. So this command
+ * The memfd can contain invalid data, and the process can change it at any time. So this command
  * reads the memfd instead of mapping it.
  */
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * The metrics of this machine: the values that `actmem list` and `actmem info` show, and the
- * counters that processes publish. Published counters may be garbage. Regions are summed by
+ * counters that processes publish. Published counters can be garbage. Regions are summed by
  * process, page type and state, so that the number of series does not grow with the number of
  * regions.
  */
@@ -110,7 +110,7 @@ static const struct metric process_metrics[] = {
 	      "Number of times that a region got fallback memory.", "fallbacks"),
 	COUNTER("actmem_process_regions_total", "Regions that the process created.",
 	      "regions_total"),
-	GAUGE("actmem_process_heap_bytes", "Blocks of heaps that are in use.", "block_bytes"),
+	GAUGE("actmem_process_heap_bytes", "Bytes of heaps' blocks in use.", "block_bytes"),
 	GAUGE("actmem_process_stores", "Stores that the process has.", "stores"),
 	GAUGE("actmem_process_spilled_bytes", "Bytes of blocks that are only in files.",
 	      "spilled_bytes"),
@@ -143,7 +143,7 @@ static const struct metric surplus_metrics[] = {
 
 static const struct metric malloc_metrics[] = {
 	GAUGE("actmem_malloc_processes", "Processes under 'actmem run --malloc'.", "processes"),
-	GAUGE("actmem_malloc_used_bytes", "Large blocks of malloc in use (--malloc).",
+	GAUGE("actmem_malloc_used_bytes", "Bytes of large blocks of malloc in use (--malloc).",
 	      "block_bytes"),
 	GAUGE("actmem_malloc_pooled_bytes", "Freed bytes that the pool keeps.", "pooled_bytes"),
 	GAUGE("actmem_malloc_refused_blocks",
@@ -152,7 +152,7 @@ static const struct metric malloc_metrics[] = {
 };
 
 static const struct metric scrape_metrics[] = {
-	GAUGE("actmem_scrape_duration_seconds", "Duration of this read of the machine.",
+	GAUGE("actmem_scrape_duration_seconds", "Time to collect these metrics.",
 	      "duration", .is_ns = true),
 };
 

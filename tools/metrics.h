@@ -20,9 +20,9 @@ struct metric {
 	const char *name;
 	const char *type;		/* "gauge" or "counter" */
 	const char *help;
-	const char *key;		/* of the value in the row; "a.b": key "b" in object "a" */
+	const char *key;		/* key of the value in the row; "a.b": key b in object a */
 	bool is_limit;			/* null means no limit */
-	bool is_ns;			/* the row has ns; the metric is in seconds */
+	bool is_ns;			/* the row has nanoseconds; the metric has seconds */
 };
 
 /*
@@ -36,7 +36,8 @@ void metrics_write(FILE *out, const json_t *rows, const char *const *labels,
 /* metrics_process.c: regions and published counters of all processes, summed into rows. */
 
 /*
- * Maximum number of processes with their own rows. All others are summed in rows with an empty pid.
+ * Maximum number of processes with their own rows. The values of all other processes are summed in
+ * rows with an empty pid.
  */
 #define PROCESSES_MAX	128
 
@@ -44,7 +45,7 @@ struct process_rows {
 	json_t *backends;		/* this and the next three are arrays of rows */
 	json_t *regions;
 	json_t *processes;
-	json_t *surplus;		/* of reclaim_to_json() */
+	json_t *surplus;		/* the result of reclaim_to_json() */
 	struct reclaim reclaim;
 	json_t *index;			/* object: rows by labels, and left-out processes */
 	int pids[PROCESSES_MAX];

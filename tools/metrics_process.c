@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Sums regions and published counters by process. An index by labels finds a row in constant time,
- * even among many.
+ * Sums regions and published counters by process. An index maps labels to rows, so that finding a
+ * row takes constant time.
  */
 #include <err.h>
 #include <errno.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* The files of the driver's mounted file systems. These files outlive their processes. */
+/*
+ * The files of the driver's mounted file systems. Such files outlive the processes that use them.
+ */
 #ifndef ACTMEM_NAMED_FILES_H
 #define ACTMEM_NAMED_FILES_H
 

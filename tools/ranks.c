@@ -10,7 +10,7 @@
 #include "ranks.h"
 #include "tool.h"
 
-/* The launchers, innermost first: mpirun and torchrun may themselves run in a Slurm step. */
+/* The launchers, innermost first: mpirun and torchrun can themselves run in a Slurm step. */
 static const struct launcher {
 	const char *rank, *of, *else_of;
 } launchers[] = {

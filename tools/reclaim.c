@@ -226,7 +226,7 @@ int reclaim_print(const json_t *rows, unsigned int flags)
 {
 	if (!json_array_size(rows))
 		return 0;
-	puts("\nThe usage exceeds a limit. To be returned:");
+	puts("\nThe usage exceeds a limit. These processes must return memory:");
 	return print_rows(rows, flags);
 }
 

@@ -11,8 +11,8 @@
 struct stats_header;		/* what a process publishes (watch/stats.h) */
 
 /*
- * Sums by process. Initialize the struct to 0. Add all regions before the data that processes
- * publish.
+ * The sums of each process. Initialize the struct to 0. Add all regions before adding the data that
+ * processes publish.
  */
 struct reclaim {
 	struct reclaim_process *list;
@@ -20,15 +20,15 @@ struct reclaim {
 };
 
 /*
- * Ignores a region without a process, because no process can return its memory. Returns false if
- * out of memory.
+ * Adds a region to the sums of its process. Ignores a region without a process, because no process
+ * can return the region's memory. Returns false if out of memory.
  */
 bool reclaim_add_region(struct reclaim *reclaim, const struct actmem_region_info *region);
 
 /* Adds the data that one handle of a process publishes. Ignores a process without regions. */
 void reclaim_add_published(struct reclaim *reclaim, int pid, const struct stats_header *header);
 
-/* Returns rows as reclaim_rows() does. Also reads the memory cgroups of the processes. */
+/* Reads the memory cgroups of the processes, and returns rows as reclaim_rows() does. */
 json_t *reclaim_to_json(struct reclaim *reclaim);
 void reclaim_free(struct reclaim *reclaim);
 
@@ -42,7 +42,7 @@ json_t *reclaim_rows(int pid);
 
 /*
  * Prints the rows of reclaim_rows() as a table with a heading. Prints nothing if there are no rows.
- * Returns as table_print() does.
+ * Returns 0 or -ENOMEM, as table_print() does.
  */
 int reclaim_print(const json_t *rows, unsigned int flags);
 

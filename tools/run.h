@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The parts of `actmem run`. Other subcommands also use some parts. The parts set environment
- * variables for the program, and test the settings before the program starts. In the malloc mode, a
- * preloaded library allocates the program's large blocks from huge pages. In the CUDA mode, the
- * same library allocates CUDA's pinned memory from regions.
+ * The functions of `actmem run`. They set environment variables for the program, and test the
+ * settings before the program starts. Other subcommands also use some of these functions. In the
+ * malloc mode, a preloaded library allocates the program's large blocks from huge pages. In the
+ * CUDA mode, the same library allocates CUDA's pinned memory from regions.
  */
 #ifndef ACTMEM_RUN_H
 #define ACTMEM_RUN_H
@@ -50,7 +50,7 @@ bool preload_mode_has_cuda(void);
 /*
  * Adds options to PYTORCH_ALLOC_CONF so that PyTorch does not round up long blocks of pinned
  * memory, and reports this on stderr. Does nothing if the environment already has such an option,
- * if no PyTorch is found, or if a PyTorch that @program may import does not know the options.
+ * if no PyTorch is found, or if a PyTorch that @program could import does not know the options.
  * Returns an enum exit_status.
  */
 int torch_mode_set(const char *program);

@@ -22,8 +22,8 @@ struct saved {
 
 /*
  * Checks whether saved_change() is likely to succeed, for pools if @of_pools. Call this function
- * before an operation that takes long or cannot be undone. Returns false after printing the error
- * message.
+ * before an operation that can take minutes or cannot be undone. Returns false after printing the
+ * error message.
  */
 bool saved_can_change(bool of_pools);
 

@@ -15,7 +15,7 @@
 
 struct folder {
 	char *path;
-	unsigned int place;		/* its position in the list */
+	unsigned int place;		/* position in the list of folders */
 	int node;
 };
 

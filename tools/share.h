@@ -11,15 +11,15 @@
 
 #define SHARE_WHY_MAX	64
 
-/* The things from @first to @first + @count - 1. */
+/* The nodes or folders with the numbers @first to @first + @count - 1. */
 struct slice {
 	unsigned int first, count;
 };
 
 /*
- * Divides @things among the ranks. If there are at least as many things as ranks, each thing
- * belongs to exactly one rank. Otherwise each rank gets one thing, and about equally many ranks
- * share each thing.
+ * Divides nodes or folders among the ranks. @things is their number. If there are at least as many
+ * things as ranks, each thing belongs to exactly one rank. Otherwise each rank gets one thing, and
+ * about equally many ranks share each thing.
  */
 struct slice share_slice(unsigned int things, const struct rank *rank);
 
@@ -37,7 +37,7 @@ int share_node_of_folder(const char *folder);
 
 /*
  * Replaces the budget, the limits and the spill folders in the environment by the rank's part of
- * them. Appends the rank's number to the heap's name. If @places, also sets the nodes of the rank's
+ * each. Appends the rank's number to the heap's name. If @places, also sets the nodes of the rank's
  * memory. Returns an enum exit_status after printing any error message with warnx().
  */
 int share_set(const struct rank *rank, bool places);

@@ -50,8 +50,8 @@ int share_node_of_folder(const char *folder)
 }
 
 /*
- * Stores the node of each GPU that CUDA shows to this process, -1 if not known. Returns the number
- * of GPUs.
+ * Stores the node of each GPU that CUDA shows to this process, or -1 if the node is not known.
+ * Returns the number of GPUs.
  */
 static unsigned int find_gpus(int nodes[GPUS_MAX])
 {

@@ -87,7 +87,7 @@ json_t *text_to_json(const char *text);
 json_t *format_to_json(const char *format, va_list arguments);
 
 /*
- * Returns a JSON number, or null for UINT64_MAX, which stands for "no limit". Larger numbers than
+ * Returns a JSON number, or null for UINT64_MAX, which stands for "no limit". Numbers above
  * INT64_MAX become INT64_MAX.
  */
 json_t *limit_to_json(uint64_t bytes);

@@ -29,7 +29,7 @@ struct subcommand {
 struct command {
 	const char *name;
 	const char *about;		/* one sentence, for --help */
-	const char *other_status;	/* text that ends the line of --help on the exit status */
+	const char *other_status;	/* end of the line on the exit status in --help */
 	const struct subcommand *subcommands;
 	size_t count;
 };
@@ -58,8 +58,8 @@ int cmd_probe(int argc, char **argv);
 int usage_hint(void);
 
 /*
- * Ignores SIGPIPE, so that a write to a closed pipe fails with EPIPE. Do not call this before
- * executing another program, which would inherit the setting.
+ * Ignores SIGPIPE, so that a write to a closed pipe fails with EPIPE. Do not call this function
+ * before executing another program, which would inherit the setting.
  */
 void ignore_closed_pipes(void);
 
@@ -80,8 +80,8 @@ bool own_folder(char folder[PATH_MAX]);
 bool has_capability(unsigned int capability);
 
 /*
- * Return true if this process can see the processes and regions of other users: sees_all_users() in
- * its container, sees_machine() on the whole machine.
+ * Return true if this process can see the processes and regions of other users: in its container
+ * (sees_all_users()) or on the whole machine (sees_machine()).
  */
 bool sees_all_users(void);
 bool sees_machine(void);

@@ -6,9 +6,9 @@
  * If PyTorch does not know an option, it ends the program. This code therefore first checks the
  * installed versions: the headers of each version name the options that the version knows.
  *
- * Without rounding, a PyTorch from before August 2026 may serve a longer request with a shorter
- * block that it kept. PyTorch therefore must not keep these blocks. The preload library keeps them
- * instead.
+ * Without rounding, a PyTorch from before August 2026 can serve a longer request with a shorter
+ * block that it kept. PyTorch therefore must not keep these blocks. The preload library keeps the
+ * blocks instead.
  */
 #include <err.h>
 #include <glob.h>

@@ -141,7 +141,7 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 	actmem_region_close(region);
 	/* Only warn: not every program creates regions of that length. */
 	if (*why)
-		warnx("regions of %" PRIu64 "M, as the Python module makes them (--heap-grow), will fail: %s",
+		warnx("regions of %" PRIu64 "M, which the Python module uses (--heap-grow), cannot be created: %s",
 		      grow_bytes >> 20, why);
 	return STATUS_OK;
 }
@@ -173,7 +173,7 @@ static void describe_first(struct actmem *am, const char *name, bool found)
 
 /*
  * Allocates and frees the first block of the program's heap, and destroys the heap. The heap's file
- * stays. It is unlocked until the program locks it.
+ * stays. The file is unlocked until the program locks it.
  */
 static int try_name(struct actmem *am, struct actmem_heap *heap, const char *name,
 		    const struct knobs *knobs, bool verbose)

@@ -8,13 +8,13 @@
  * as on the descriptor of any file: mmap(MAP_SHARED), SCM_RIGHTS, close(2) and reopening
  * through /proc/PID/fd. The exceptions are listed at the end of this comment.
  *
- * The first field of every struct is @size. User space sets @size to the sizeof() of the
- * struct in the version of this file with which user space was compiled. If the driver's
- * struct has more fields, the driver treats the missing fields as 0 and writes at most
- * @size bytes. If the driver's struct has fewer fields, the extra bytes must be 0 (E2BIG
+ * The first field of every struct is @size. User space sets @size to sizeof() of the
+ * struct in the version of this file that it was compiled with. If the driver's struct
+ * has more fields, the driver treats the missing fields as 0 and writes at most @size
+ * bytes. If the driver's struct has fewer fields, the extra bytes must be 0 (E2BIG
  * otherwise).
  *
- * Flags and reserved fields that the driver does not know must be 0 on input (EINVAL
+ * Reserved fields, and flags that the driver does not know, must be 0 on input (EINVAL
  * otherwise). An unknown request returns ENOTTY. A bad user pointer returns EFAULT.
  *
  * A region with a name is a file in the file system "actmem". The file system can be
@@ -32,13 +32,14 @@
  *	default is 0755 and the user and group of the mounting process.
  * node=	sets a list of nodes, such as 0-1:3, for regions that are created
  *	without their own policy. The separator is a colon, not a comma.
- * policy=	sets the policy for the same regions: bind, preferred or interleave. The
- *	default is bind if node= is given, and preferred otherwise.
+ * policy=	sets the policy of regions that are created without their own policy:
+ *	bind, preferred or interleave. The default is bind if node= is given, and
+ *	preferred otherwise.
  *
  * A remount can change only size= and nr_inodes= (EINVAL otherwise). The new limit may be
  * below the current usage. The mount then gets no more pages or files until its usage is
- * below the new limit. If size= is below the usage, regions have a surplus (poll(2)
- * below).
+ * below the new limit. If size= is below the usage, the mount's regions have a surplus
+ * (see poll(2) below).
  *
  * A program creates a region with a name in two steps. First, open(O_CREAT) creates an
  * empty file, which has no region. The file cannot be mapped, and ACTMEM_IOC_CREATE is
@@ -51,7 +52,7 @@
  * another length, remove the file and create a new one.
  *
  * The region exists until the file is removed and the region's last descriptor and
- * mapping are gone. The region may outlive the process that created it. A name has at
+ * mapping are gone. The region can outlive the process that created it. A name has at
  * most ACTMEM_NAME_BYTES - 1 characters (ENAMETOOLONG), which must be printable ASCII
  * (EINVAL). A file has at most one name (EPERM). The file system supports directories and
  * O_TMPFILE. Its files cannot be executed. Only open(2) checks permissions.
@@ -148,12 +149,12 @@ struct actmem_ioctl_query {
  *	use, nearest first.
  * INTERLEAVE	places page i on the (i modulo n)-th of the n nodes of the mask. If the
  *	mask is empty, the policy uses all nodes that the task may use when the task
- *	creates the region. A full node is an error.
+ *	creates the region. Allocation fails if the page's node is full.
  *
  * If a node of the mask has no memory, the call fails with ENODEV. If the task's cpuset
  * forbids a node of the mask, the call fails with EPERM. The driver checks both
  * conditions when a task creates the region, and again when a task allocates a page, each
- * time for that task. It never removes nodes from a mask silently.
+ * time for that task. The driver never removes nodes from a mask silently.
  */
 #define ACTMEM_POLICY_BIND		0
 #define ACTMEM_POLICY_PREFERRED		1
@@ -189,8 +190,8 @@ struct actmem_ioctl_query {
  *	ACTMEM_PAGE_BYTES, not counting memory that is reserved for movable allocations.
  *	If @reason is a limit, the bytes that were left under the limit. With MEMCG and
  *	DMEM, the bytes that the cgroup granted to the call.
- * @movable: free bytes on that node that regions cannot use, because they are reserved
- *	for movable allocations: free bytes in the node's movable zone and in CMA
+ * @movable: with NODE_FULL, the free bytes of @node in its movable zone and in CMA.
+ *	Regions cannot use these bytes, because they are reserved for movable allocations.
  */
 struct actmem_why {
 	__u32 reason;
@@ -226,9 +227,9 @@ struct actmem_why {
  * in a user namespace, the region counts against the limits of the owner of the outermost
  * namespace below the initial one. If root owns that outermost namespace, the namespace
  * itself counts as a user, with its own limits. Unless the caller has CAP_IPC_LOCK, the
- * driver records the caller's RLIMIT_MEMLOCK during this call. The total of all the
- * user's regions must not exceed the recorded limit. CAP_IPC_LOCK does not lift the
- * administrator's limit on each user.
+ * driver records the caller's RLIMIT_MEMLOCK during this call. Unless the administrator
+ * has set a limit for users, the total of all the user's regions must not exceed the
+ * recorded limit. CAP_IPC_LOCK does not lift the administrator's limit on each user.
  *
  * ACTMEM_IOC_CREATE on the descriptor of an empty file of a mount creates the region of
  * that file, and @fd is -1. The descriptor must be open for writing (EBADF otherwise).
@@ -272,7 +273,7 @@ struct actmem_ioctl_create {
  * @flags: in: 0
  * @id: in: for a call on /dev/actmem, the id of the region; for a call on a region's
  *	descriptor, 0; out: the region's id
- * @length: out: bytes, as created
+ * @length: out: the region's length in bytes
  * @page_bytes: out: bytes of a page, the unit of ranges
  * @allocated_bytes: out: bytes of the allocated pages
  * @mapped_bytes: out: bytes of the pages that at least one process maps
@@ -286,7 +287,7 @@ struct actmem_ioctl_create {
  *	process has ended; ACTMEM_PID_ELSEWHERE if the process is not in the caller's pid
  *	namespace.
  * @node_bytes: in: pointer to an array of __u64, or 0; out: element i is the number of
- *	bytes on node i
+ *	the region's bytes on node i
  * @node_count: in: the number of elements of that array; out: the highest possible node
  *	number + 1. The driver writes no more elements than the caller's count.
  * @surplus_reason: in: 0; out: ACTMEM_WHY_* of the limit that causes the largest surplus;
@@ -298,14 +299,15 @@ struct actmem_ioctl_create {
  *	an error
  * @exported_bytes: out: total bytes of the existing dma-bufs of the region. A page in
  *	two dma-bufs counts twice.
- * @surplus_bytes: out: how much the region should give back, because the usage is above a
- *	limit of the user, the mount or a node. Since Linux 7.3, a dmem.max that is set
- *	below the usage also causes a surplus. This field is the region's share of the
- *	excess. The shares of all regions add up to the excess, rounded up to pages, so
- *	several programs may give back their shares at once. Each call computes the share
- *	anew, except the share for dmem.max. While a task that writes dmem.max waits, the
- *	driver computes that share every 100 ms. If a region has given back its share, but
- *	other programs give nothing back, the region gets a share of the remaining excess.
+ * @surplus_bytes: out: the bytes that the region should give back, because the usage is
+ *	above a limit of the user, the mount or a node. Since Linux 7.3, a dmem.max that
+ *	is set below the usage also causes a surplus. This field is the region's share of
+ *	the excess. The shares of all regions add up to the excess, rounded up to pages,
+ *	so several programs can give back their shares at once. Each call computes the
+ *	share anew, except the share for dmem.max. While a task that writes dmem.max
+ *	waits, the driver computes that share every 100 ms. If a region has given back its
+ *	share, but other programs give nothing back, the region gets a share of the
+ *	remaining excess.
  *
  * On /dev/actmem, the call returns ENOENT if the region does not exist. A caller
  * without CAP_SYS_ADMIN gets EPERM if another user owns the region, or if the region was
@@ -377,12 +379,12 @@ struct actmem_ioctl_list {
  * the calling thread, on nodes of the region's policy. Existing pages stay as they are.
  * Before it allocates the first page, the call checks the limits of the user, the mount
  * and the nodes for the missing bytes of the range. To find the missing bytes, the check
- * assumes that all existing pages of the region are in the range. It assumes the same of
- * the pages that other calls are allocating for the region. If a limit is too low, the
- * call fails and allocates nothing. For an interleaved region, the call checks the limits
- * of nodes in advance only if the range is the whole region. The call also checks every
- * limit for each page that it allocates, and fails at the first page that exceeds a
- * limit. EIO if the hardware has reported an error in an existing page.
+ * assumes that all pages of the region are in the range, including the pages that other
+ * calls are allocating. If a limit is too low, the call fails and allocates nothing. For
+ * an interleaved region, the call checks the limits of nodes in advance only if the range
+ * is the whole region. The call also checks every limit for each page that it allocates,
+ * and fails at the first page that exceeds a limit. EIO if the hardware has reported an
+ * error in an existing page.
  *
  * DISCARD frees the pages of the range and unmaps them from every process. The next touch
  * allocates a zeroed page. A page that is in use outside the driver (registered with a
@@ -444,7 +446,7 @@ struct actmem_ioctl_range {
  * The dma-buf is for devices. It supports neither mmap() nor vmap(): a process maps the
  * region instead.
  *
- * The importer gets EOPNOTSUPP if the DMA of its device may use bounce buffers
+ * The importer gets EOPNOTSUPP if DMA of its device might go through bounce buffers
  * (swiotlb), because a bounce buffer is a copy.
  *
  * The region's descriptor must be open for reading and writing (EBADF otherwise). Returns

@@ -92,8 +92,7 @@ static inline int actmem_folio_mapcount(struct folio *folio)
 
 	/*
 	 * Every mapping holds a reference, and the page's slot holds two (slots.c). If the slot and
-	 * the mappings of the whole folio account for all references, the folio has no other
-	 * mappings.
+	 * the mappings of the whole folio hold all references, the folio has no other mappings.
 	 */
 	if (folio_ref_count(folio) <= 2 + whole)
 		return whole;

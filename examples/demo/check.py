@@ -26,20 +26,20 @@ class Tap:
 def check_keys(tap, demo):
     names = [v["name"] for v in demo["variants"]]
     tap.check(names == ["kept", "recomputed", "actmem", "spilled"],
-              "the four variants are there", names)
+              "the four variants exist", names)
     missing = [VARIANT_KEYS - v.keys() for v in demo["variants"]]
-    tap.check(not any(missing), "each variant has its keys", missing)
+    tap.check(not any(missing), "each variant has all keys", missing)
     numbers = [v[k] for v in demo["variants"] for k in VARIANT_KEYS - {"name"}]
     tap.check(all(math.isfinite(n) and n >= 0 for n in numbers),
-              "their values are finite numbers", numbers)
+              "the values of all variants are finite numbers", numbers)
     for key in ("regions", "regions_spilled"):
         missing = [REGION_KEYS - region.keys() for region in demo[key]]
         tap.check(demo[key] and not any(missing),
-                  f"{key}: there are some, each with its keys", missing)
+                  f"{key}: there are regions, and each has all keys", missing)
     tap.check(demo["backend"] in ("driver", "memfd"), "the backend is named",
               demo["backend"])
     tap.check(demo["reason"].startswith(demo["backend"] + ":"),
-              "the reason for it is given", demo["reason"])
+              "the reason for the backend is given", demo["reason"])
 
 
 def check_training(tap, demo):
@@ -58,14 +58,14 @@ def check_gradients(tap, demo):
     tap.check(largest > 0, "there are gradients", largest)
     rounding = 8 * FLOAT32_EPSILON * largest
     tap.check(actmem["max_grad_diff_same_policy"] <= rounding,
-              "actmem's gradients equal those of the same policy without it",
+              "actmem's gradients equal those of the same policy without actmem",
               (actmem["max_grad_diff_same_policy"], rounding))
     tap.check(spilled["max_grad_diff_actmem"] == 0,
-              "and those of what was spilled equal actmem's bit by bit",
+              "spilled's gradients equal actmem's bit by bit",
               spilled["max_grad_diff_actmem"])
     for v in (recomputed, actmem, spilled):
         tap.check(v["max_grad_diff"] <= 16 * rounding,
-                  f"{v['name']}: gradients agree with those of kept",
+                  f"{v['name']}: the gradients agree with those of kept",
                   (v["max_grad_diff"], rounding))
 
 
@@ -84,12 +84,12 @@ def check_memory(tap, demo):
               (actmem["temp_bytes"], kept["temp_bytes"]))
     saved = demo["same_policy"]["temp_bytes"] - actmem["temp_bytes"]
     tap.check(saved > 0.9 * exact,
-              "what went to actmem left XLA's temp memory", (saved, exact))
+              "XLA's temp memory shrinks by the bytes that actmem stores", (saved, exact))
     tap.check(actmem["offloaded_bytes_per_step"] == exact,
-              "bytes through actmem per step are those of q, k, v and inputs",
+              "a step puts q, k, v and the layers' inputs into actmem",
               (actmem["offloaded_bytes_per_step"], exact))
     others = [v["offloaded_bytes_per_step"] for v in (kept, recomputed)]
-    tap.check(others == [0, 0], "the others put nothing into actmem", others)
+    tap.check(others == [0, 0], "kept and recomputed put nothing into actmem", others)
 
 
 def check_spilled(tap, demo):
@@ -98,13 +98,13 @@ def check_spilled(tap, demo):
     tap.check(spilled["offloaded_bytes_per_step"] == exact >= 3 * budget > 0,
               "the activations are several times the budget", (exact, budget))
     total = sum(region["bytes"] for region in demo["regions_spilled"])
-    tap.check(total <= budget, "its regions keep to the budget", (total, budget))
+    tap.check(total <= budget, "spilled's regions fit into the budget", (total, budget))
     tap.check(spilled["file_bytes_per_step"] >= exact - budget,
-              "what they do not hold went through a file",
+              "the bytes beyond the budget went through a file",
               (spilled["file_bytes_per_step"], exact - budget))
     grown = [v["peak_bytes"] - v["compiled_rss_bytes"] for v in (actmem, spilled)]
     tap.check(grown[0] - grown[1] > (exact - budget) / 2,
-              "and is not in its memory", (grown, exact - budget))
+              "the bytes beyond the budget are not in spilled's memory", (grown, exact - budget))
     others = [actmem[key] for key in ("budget_bytes", "file_bytes_per_step")]
     tap.check(others == [0, 0], "without a budget nothing went to a file", others)
 
@@ -113,14 +113,14 @@ def check_regions(tap, demo):
     actmem = demo["variants"][2]
     total = sum(region["bytes"] for region in demo["regions"])
     tap.check(total >= actmem["offloaded_bytes_per_step"],
-              "the regions hold a step's activations", total)
+              "the regions are as large as a step's activations", total)
     for region in demo["regions"] + demo["regions_spilled"]:
         size, page = region["bytes"], region["page_bytes"]
         tap.check(size > 0 and page in (4 << 10, 2 << 20) and size % page == 0,
-                  "a region is made of whole pages", (size, page))
+                  "a region consists of whole pages", (size, page))
         node = Path(f"/sys/devices/system/node/node{region['node']}")
         tap.check(node.exists() or region["node"] == 0,
-                  "its node exists", region["node"])
+                  "the region's node exists", region["node"])
 
 
 def check_counters(tap, demo, key):
@@ -128,7 +128,7 @@ def check_counters(tap, demo, key):
     passes = demo["steps"] + 1      # the steps, then the gradients
     for name in ("put_bytes_total", "take_bytes_total"):
         tap.check(counters[name] == passes * exact,
-                  f"{key}: {name} is that of every step",
+                  f"{key}: {name} is the number of bytes of all steps",
                   (counters[name], passes))
     for name in ("live_blocks_before_reset", "live_blocks", "live_bytes",
                  "generations", "reclaimed_blocks_total", "reset_blocks_total",

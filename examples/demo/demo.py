@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Trains the same model in four ways, one after another, and compares the results.
+"""Trains four variants of the same model, one after another, and compares the results.
 
-Runs train.py in a separate process for each way. Prints a table at the end. Writes the same numbers
-to demo.json, a chart to demo.svg, and the logs to the folder demo.
+Runs train.py in a separate process for each variant. Prints a table at the end. Writes the numbers
+of the table to demo.json, a chart to demo.svg, and the logs to the folder demo.
 """
 import argparse
 import json

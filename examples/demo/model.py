@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """A decoder-only transformer in plain JAX: RMSNorm, RoPE, causal attention, MLP.
 
-The layers' weights are stacked, and lax.scan runs over them. The caller
-chooses where a layer's activations go between forward and backward: loss() takes a
-function that wraps the layer, as jax.checkpoint does.
+The layers' weights are stacked, and lax.scan runs over them. The caller chooses where a layer's
+activations are between forward and backward pass: loss() takes a function that wraps the layer, as
+jax.checkpoint does.
 """
 import math
 from typing import NamedTuple

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Draws the demo's picture in plain SVG: memory as bars, the loss as curves."""
+"""Draws the demo's picture in plain SVG. Bars show the memory, and curves show the loss."""
 from xml.sax.saxutils import escape
 
 from report import bytes_in_regions

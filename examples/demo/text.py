@@ -3,7 +3,7 @@
 
 The text consists of invented words, so that a model can learn their spelling. A Markov chain
 chooses the order of the words, so that a model can learn a grammar. Each sentence occurs twice in a
-row, so that attention can copy the second from the first.
+row, so that attention can copy the second occurrence from the first.
 """
 import numpy as np
 
@@ -42,6 +42,7 @@ class Text:
         return line[:characters]
 
     def batch(self, count, length):
-        """Returns int32[count, length + 1]: the inputs and, shifted by one, the targets."""
+        """Returns int32[count, length + 1]. The first `length` columns are the inputs, and the last
+        `length` columns are the targets."""
         return np.array([[ALPHABET.index(c) for c in self._line(length + 1)]
                          for _ in range(count)], np.int32)

@@ -2,8 +2,9 @@
 """Trains one variant and measures it. A process trains only one variant, because its peak RSS never
 falls.
 
-Prints a line of JSON per step, then one with the measurements. The gradients of the first batch at
-the initial parameters go to the file --gradients. With --steps 0 the program does not train.
+Prints a line of JSON for each step, and then a line with the measurements. The gradients of the
+first batch at the initial parameters go to the file --gradients. With --steps 0 the program does
+not train.
 """
 import argparse
 import json

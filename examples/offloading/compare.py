@@ -10,10 +10,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-# The largest permitted difference, relative to the largest value in the same array. Results that
-# differ only because sums are added in another order differ by at most a hundredth of this
-# tolerance. If a program wrongly uses another layer's activation, the error of a gradient is about
-# as large as the gradient.
+# The largest permitted difference, relative to the largest value in the same array. If results
+# differ only because numbers are added in a different order, the difference is at most a hundredth
+# of this tolerance. If a program wrongly uses the activation of a different layer, the error of a
+# gradient is about as large as the gradient.
 TOLERANCE = 1e-4
 
 

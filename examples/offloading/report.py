@@ -23,8 +23,8 @@ WIDTH = 80
 ON_CPU = """On a CPU, device and host have the same memory. JAX accepts requests for \
 pinned_host but moves nothing, so no row has bytes on the host. Rows differ in the values \
 that are recomputed, and in the values that reuse the memory of earlier values."""
-PUT = "These values were really moved to actmem, and back."
-HELD = "Weights were in actmem all the time, and each layer took its own."
+PUT = "Offloaded values were really moved to actmem and back."
+HELD = "Weights were in actmem all the time, and each layer took its own weights."
 WRONG = """These results are wrong: {names}. Some versions of JAX, such as 0.11.0, compute \
 wrong gradients if a program offloads values (docs/offloading.md). This is JAX \
 {version}."""
@@ -97,7 +97,7 @@ class Report:
     def add(self, name, compiled, results, tutorial=None, in_actmem=False, before=None):
         """Adds a row. `tutorial` has the sizes to print below the row on a GPU. `before` is the
         result of total_put() before the call. If `before` is None, the row has the bytes of the
-        last run that put something."""
+        last run that put values into actmem."""
         arrays = on_host(results)
         row = {"name": name} | memory.analysis(compiled)
         row |= self._in_actmem(before) if in_actmem else dict.fromkeys(

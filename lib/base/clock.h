@@ -22,7 +22,10 @@ static inline uint64_t clock_ns(void)
 	return clock_read(CLOCK_MONOTONIC);
 }
 
-/* Returns the time of the last tick: it may be milliseconds old, but it is the cheapest to read. */
+/*
+ * Returns the time of the kernel's last timer tick. This time can be milliseconds old, but it is
+ * the cheapest to read.
+ */
 static inline uint64_t clock_tick_ns(void)
 {
 	return clock_read(CLOCK_MONOTONIC_COARSE);

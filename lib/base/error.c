@@ -21,7 +21,7 @@
 
 struct room {
 	char words[ERROR_TEXT_MAX];	/* marks in place of options' names (config/knob.h) */
-	char text[ERROR_TEXT_MAX];	/* the message as it was last read, with the names */
+	char text[ERROR_TEXT_MAX];	/* @words with the names, as last returned */
 };
 
 static __thread struct room *room;	/* NULL before the first failure, or if no_room */

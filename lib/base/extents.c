@@ -5,9 +5,9 @@
  * Free extents are in classes by length, 32 for each power of two, as in two-level segregated fit
  * (TLSF). Two bit scans find an extent, and splitting and merging take constant time. Activations
  * have few lengths, and are freed in the reverse order of their allocation. A freed extent is first
- * in its class, so the next request of that length finds it at once. If its neighbours are also
- * free, they first merge back into the extent that was split. extents_find.c chooses the free
- * extent to take.
+ * in its class, so the next request of that length finds it at once. If neighbours of a freed
+ * extent are also free, it first merges with them into the extent that was split. extents_find.c
+ * chooses the free extent to take.
  *
  * A hash table with chains finds taken extents by address.
  */
@@ -208,7 +208,7 @@ void extents_remove_range(struct extents *extents, struct extent *first)
 	give_descriptor(extents, first);
 }
 
-/* Shortens an extent to @length. The rest becomes a new extent, which is not linked yet. */
+/* Shortens an extent to @length. The rest becomes a new extent, which is in no class yet. */
 static void cut_extent(struct extents *extents, struct extent *extent, uint64_t length)
 {
 	struct extent *rest = take_descriptor(extents, extent->address + length,
@@ -250,7 +250,7 @@ int extents_take(struct extents *extents, uint64_t length, uint64_t align, struc
 	return 0;
 }
 
-/* Merges the next extent of the range into @extent. Neither may be linked in a class. */
+/* Merges the next extent of the range into @extent. Neither of the two may be in a class. */
 static void join_extents(struct extents *extents, struct extent *extent)
 {
 	struct extent *after = extent->after;
@@ -339,15 +339,15 @@ static const char *wrong_in_classes(const struct extents *extents, size_t *count
 
 	for (row = 0; row < CLASS_ROWS; row++) {
 		if (!extents->columns[row] != !(extents->rows >> row & 1))
-			return "a row's bit is not that of its classes";
+			return "a row's bit does not match its classes";
 		for (column = 0; column < CLASS_COLUMNS; column++) {
 			extent = extents->classes[row][column];
 			if (!extent != !(extents->columns[row] >> column & 1))
-				return "a class's bit is not that of its extents";
+				return "a class's bit does not match its extents";
 			for (previous = NULL; extent; previous = extent, extent = extent->next) {
 				class = extent_class(extent->length);
 				if (class.row != row || class.column != column)
-					return "a free extent is in another length's class";
+					return "a free extent is in the class of another length";
 				if (!extent->is_free || extent->previous != previous)
 					return "a class has an extent that is taken, or not linked back";
 				++*count;
@@ -391,7 +391,7 @@ const char *extents_wrong(const struct extents *extents, struct extent *const *f
 	}
 	if (taken != extents->taken || taken_bytes != extents->taken_bytes ||
 	    free_seen != extents->free || bytes != extents->range_bytes)
-		return "the sums are not those of the extents";
+		return "the sums do not match the extents";
 	if (!wrong && free_listed != free_seen)
 		wrong = "a free extent is in no class";
 	return wrong;

@@ -36,7 +36,7 @@ struct extents {
 	uint64_t rows;			/* bit n: a class of row n is not empty */
 	uint32_t columns[CLASS_ROWS];
 	struct extent *classes[CLASS_ROWS][CLASS_COLUMNS];
-	struct extent **buckets;	/* of taken extents, by address */
+	struct extent **buckets;	/* hash table of taken extents, by address */
 	size_t bucket_count;		/* a power of two */
 	size_t taken;
 	uint64_t taken_bytes;

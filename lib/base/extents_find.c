@@ -20,7 +20,7 @@
 #include "base/extents_find.h"
 
 #define FEW		8
-/* Shorter extents may lie anywhere. */
+/* Extents shorter than this may lie anywhere. */
 #define LONG_BYTES	(64ULL << 10)
 /* How many extents the search for a long extent tries: in each class, and in total. */
 #define SOME		32

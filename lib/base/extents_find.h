@@ -29,7 +29,7 @@ static inline struct class extent_class(uint64_t length)
 
 /*
  * Returns the number of the length's class. If the length is at least CLASS_COLUMNS * EXTENT_UNIT,
- * the number of the doubled length is larger by CLASS_COLUMNS.
+ * doubling the length raises the number by CLASS_COLUMNS.
  */
 static inline unsigned int extent_class_number(uint64_t length)
 {

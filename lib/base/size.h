@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /*
- * Parses digits and at most one of K, M, G, T, in upper or lower case. Returns false and leaves
+ * Parses a number that can end in K, M, G or T, in upper or lower case. Returns false and leaves
  * *@bytes unchanged if @text has another form, or if the number is too large. Does not allocate.
  */
 bool size_from_text(const char *text, uint64_t *bytes);

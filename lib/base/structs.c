@@ -19,7 +19,7 @@ int take_struct(void *into, size_t size, const void *from, const char *what)
 		return fail(EINVAL, "%s: size is %zu; set it up with ACTMEM_INIT()", what, given);
 	for (i = size; i < given; i++)
 		if (bytes[i])
-			return fail(EINVAL, "%s: byte %zu is set, which this library (%s) does not know; use a newer one",
+			return fail(EINVAL, "%s: byte %zu is set, which this library (%s) does not know; use a newer library",
 				    what, i, actmem_version());
 	memset(into, 0, size);
 	memcpy(into, from, given < size ? given : size);

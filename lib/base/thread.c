@@ -28,7 +28,7 @@ static void let_others_compute(pthread_t thread)
 
 int thread_create(pthread_t *thread, const char *name, void *(*body)(void *data), void *data)
 {
-	/* A fault in a function of the program must reach the program's handler. */
+	/* If the thread runs a function of the program, faults must reach the program's handler. */
 	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
 	sigset_t all, before;
 	unsigned int i;

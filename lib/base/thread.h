@@ -22,8 +22,8 @@ int thread_start(pthread_t *thread, const char *name, void *(*body)(void *data),
 uint64_t thread_number(void);
 
 /*
- * Between these two calls, the calling thread cannot be cancelled (pthread_cancel). Otherwise it
- * could end with locks held. The calls nest.
+ * Between these two calls, the calling thread cannot be cancelled (pthread_cancel). Otherwise the
+ * thread could end with locks held. The calls nest.
  */
 void thread_hold_cancellation(void);
 void thread_let_cancellation(void);

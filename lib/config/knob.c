@@ -75,7 +75,7 @@ void knob_spell(char *text, size_t size, const char *message, unsigned int names
 
 	for (; *message && used + 1 < size; message++) {
 		is_mark = *message == KNOB_MARK || *message == KNOB_MARK_VARIABLE;
-		/* A message that was too long may end in half a mark. */
+		/* A message that was cut off can end in half a mark. */
 		if (is_mark && !message[1])
 			break;
 		knob = (unsigned char)message[1] - (unsigned int)KNOB_FIRST;

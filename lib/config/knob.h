@@ -49,12 +49,12 @@ enum knob_kind {
 
 struct knob_info {
 	const char *names[ACTMEM_NAMES_REPLAY + 1];	/* index: enum actmem_names */
-	enum knob variable;		/* of a value (ALLOW_2M): its variable; else this knob */
+	enum knob variable;		/* variable of a value (ALLOW_2M); else this knob */
 	enum knob_kind kind;
 	unsigned int parts;		/* enum knob_part */
-	const char *words;		/* list or format; SIZE, NUMBER: a word for UINT64_MAX */
+	const char *words;		/* list or format; SIZE, NUMBER: word for UINT64_MAX */
 	unsigned int first;
-	const char *unit;		/* of a NUMBER, such as "seconds" */
+	const char *unit;		/* unit of a NUMBER, such as "seconds" */
 	uint64_t least, most;		/* if @most is 0, there is no maximum */
 	bool or_zero;			/* 0 is allowed, although 0 is less than @least */
 	const char *initial;		/* the value if the variable is not set; NULL: 0 */

@@ -138,8 +138,8 @@ static void refuse_text(struct reader *reader, enum knob knob, const char *text,
 	char buffer[KNOB_CHOICE_MAX];
 
 	/*
-	 * Name the switch by its variable: the option of `actmem run` for it takes no value, so
-	 * only the variable can have a wrong value.
+	 * For a switch, the message names the variable: the option of `actmem run` takes no value,
+	 * so only the variable can be wrong.
 	 */
 	reader_fail(reader, "%s is '%.500s', but must be %s", info->kind == KNOB_SWITCH ?
 		    info->names[ACTMEM_NAMES_VARIABLES] : KNOB_VARIABLE(knob), text,

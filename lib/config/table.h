@@ -46,15 +46,15 @@
 	  .about = "1: worse memory than the program asked for is an error.",		\
 	  .parts = PART_LIBRARY | PART_PYTHON | PART_CUDA)				\
 	f(CUDA, "", "", "", "", .kind = KNOB_SWITCH,					\
-	  .about = "*actmem run* sets it: to 0 with *--no-cuda*, or if it is 0, and otherwise to 1. Without it, the preload leaves CUDA alone.", \
+	  .about = "*actmem run* sets it to 0 if it is 0 already, or with *--no-cuda*; otherwise to 1. If it is not set, the preload leaves CUDA alone.", \
 	  .parts = PART_PRELOAD)							\
 	f(CUDA_MIN, "", "--cuda-min", "", "", .kind = KNOB_SIZE, .least = 4096,		\
 	  .initial = "1M", .parts = PART_CUDA)						\
 	f(CUDA_KEEP, "", "", "", "", .kind = KNOB_SIZE, .initial = "4G",		\
-	  .about = "How many bytes that the program freed with *cuMemFreeHost* each device's heap keeps registered for later requests. Beyond that, unnamed regions without a block in use are given back.", \
+	  .about = "How many bytes each device's heap keeps registered after *cuMemFreeHost*, for later requests. Beyond this, unnamed regions without a block in use are closed.", \
 	  .parts = PART_CUDA)								\
 	f(MALLOC, "", "--malloc", "", "", .kind = KNOB_SWITCH,				\
-	  .about = "Without it, the preload leaves malloc alone.", .parts = PART_PRELOAD) \
+	  .about = "Unless it is 1, the preload leaves malloc alone.", .parts = PART_PRELOAD) \
 	f(MALLOC_MIN, "", "", "", "", .kind = KNOB_SIZE, .least = 4096, .initial = "256K", \
 	  .about = "Blocks of at least this length come from the pool.", .parts = PART_MALLOC) \
 	f(MALLOC_DECAY, "", "", "", "", .kind = KNOB_NUMBER, .words = "never",		\
@@ -65,7 +65,7 @@
 	f(JAX_REPORT, "", "--report", "", "", .kind = KNOB_SWITCH, .parts = PART_START)	\
 	f(JAX_GENERATIONS, "", "", "", "", .kind = KNOB_NUMBER, .unit = "passes",	\
 	  .initial = "2",								\
-	  .about = "How many forward passes of a checkpointed function may be unfinished. If there is one more, the blocks of the oldest are reclaimed. 0: no limit.", \
+	  .about = "How many forward passes of a checkpointed function may be unfinished. If there is one more, the blocks of the oldest pass are reclaimed. 0: no limit.", \
 	  .parts = PART_START)								\
 	f(UPDATE_THREADS, "", "", "", "", .kind = KNOB_NUMBER, .unit = "threads",	\
 	  .most = 8192,									\
@@ -77,10 +77,10 @@
 	  .about = "*actmem run* sets it to 1 after it has reported which memory the program will get.", \
 	  .parts = PART_LIBRARY)							\
 	f(VERBOSE, "", "--verbose", "", "", .kind = KNOB_SWITCH,			\
-	  .about = "The program reports on stderr when its first memory for CUDA comes from regions.", \
+	  .about = "The preload reports on stderr when the program's first memory for CUDA comes from regions.", \
 	  .parts = PART_PRELOAD)							\
 	f(LIBDIR, "", "", "", "", .kind = KNOB_TEXT, .words = "a folder",		\
-	  .about = "Where the Python module finds libactmem, if that does not lie beside it. *actmem run* sets it in the source tree.", \
+	  .about = "The folder of libactmem, if that is not the folder of the Python module. *actmem run* sets it in the source tree.", \
 	  .parts = PART_START)
 
 /*

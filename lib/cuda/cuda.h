@@ -8,8 +8,8 @@
  * library that `actmem run` preloads (the preload).
  *
  * Locks: a thread holds load.c's lock to add functions to the table. No thread holds this lock
- * while it calls the dynamic loader, because a constructor may call this folder while the loader's
- * lock is held.
+ * while it calls the dynamic loader, because a constructor can call a function of this folder while
+ * the loader's lock is held.
  */
 #ifndef LIB_CUDA_H
 #define LIB_CUDA_H
@@ -81,7 +81,7 @@ enum cuda_use {
 	CUDA_COPIES = 1 << 2,		/* to copy on streams: the handlers for XLA */
 	CUDA_SERVES = 1 << 3,		/* to serve a program's own calls: the preload */
 	CUDA_ALL = CUDA_REGISTERS | CUDA_COPIES | CUDA_SERVES,
-	CUDA_OPTIONAL = 1 << 4,		/* not an error if missing: the function is then NULL */
+	CUDA_OPTIONAL = 1 << 4,		/* a function that libcuda lacks is NULL: no error */
 };
 
 /*
@@ -153,12 +153,13 @@ struct cuda_functions {
 
 #undef CUDA_DECLARE
 
-/* After cuda_load() has returned 0 for a use, the functions of this use are set. */
+/* If cuda_load() has returned 0 for a purpose, the functions for this purpose are set. */
 extern struct cuda_functions cuda;
 
 /*
- * Loads libcuda.so.1 and finds the functions of @uses, unless an earlier call did. Returns 0, or
- * -ENOENT or -EOPNOTSUPP with an error message in @words. Thread-safe.
+ * Loads libcuda.so.1 and finds the functions for the purposes @uses (enum cuda_use), unless an
+ * earlier call did. Returns 0, or -ENOENT or -EOPNOTSUPP with an error message in @words.
+ * Thread-safe.
  */
 int cuda_load(unsigned int uses, char *words, size_t size);
 

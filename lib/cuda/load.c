@@ -29,7 +29,8 @@ static const struct {
 #define ROWS	(sizeof(rows) / sizeof(rows[0]))
 
 /*
- * Looks up only functions of @uses, because other libraries may intercept the lookup of a function.
+ * Looks up only functions for the purposes @uses, because other libraries can intercept the lookup
+ * of a function.
  */
 static int find_functions(struct cuda_functions *found, void *library, unsigned int uses,
 			  char *words, size_t size)

@@ -29,8 +29,8 @@
 #define HELD_PART_MIXED	8
 
 /*
- * Returns the length of the huge pages that hold @count blocks of @stride bytes. *@waste: how many
- * bytes of them such blocks cannot fill.
+ * Returns the length of the huge pages that hold @count blocks of @stride bytes. Stores in *@waste
+ * how many bytes of these pages no whole block can fill.
  */
 static uint64_t filled_length(uint64_t count, uint64_t stride, uint64_t *waste)
 {
@@ -43,8 +43,8 @@ static uint64_t filled_length(uint64_t count, uint64_t stride, uint64_t *waste)
 /*
  * Returns the best length of a region for many blocks of @stride. After one such block, more are
  * likely to follow. The first choice is the longest length up to @most that such blocks fill. The
- * second is the shortest length from @most to @at_most that they fill. The last is the length up to
- * @most with the least waste. If none of these exists, returns 0.
+ * second choice is the shortest length from @most to @at_most that such blocks fill. The last
+ * choice is the length up to @most with the least waste. If none of these exists, returns 0.
  */
 static uint64_t best_region_length(uint64_t stride, uint64_t most, uint64_t at_most)
 {
@@ -284,7 +284,7 @@ int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *i
 	if (error)
 		return error;
 	error = add_region_for(heap, length, align, is_full);
-	/* Regions that are free, but too short for this block, may use up the limit. */
+	/* Regions that are free, but too short for this block, can use up the limit. */
 	if (is_out_of_memory(error) && heap_shrink(heap, false))
 		error = add_region_for(heap, length, align, is_full);
 	return error;

@@ -8,13 +8,13 @@
  * takes far longer. While a thread creates a region, it holds only grow_lock, so that other threads
  * can take and free blocks.
  *
- * A training step takes blocks of the same lengths as the previous step. The block that it takes
- * first is the one that the previous step freed last. So the heap keeps freed blocks on a stack,
- * and does not merge them. The next step finds each block at the top of the stack, with the same
- * address as in the previous step. If the heap chose a new address for each block, the same blocks
- * could need more regions than in the first step. If none of the top blocks has the requested
- * length, or if a caller counts free memory, the heap merges all blocks of the stack with the free
- * memory around them.
+ * A training step takes blocks of the same lengths as the previous step. The block that a step
+ * takes first is the one that the previous step freed last. So the heap keeps freed blocks on a
+ * stack, and does not merge them. The next step finds each block at the top of the stack, with the
+ * same address as in the previous step. If the heap chose a new address for each block, the same
+ * blocks could need more regions than in the first step. If none of the top blocks has the
+ * requested length, or if a caller counts free memory, the heap merges all blocks of the stack with
+ * the free memory around them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static int read_heap_options(struct actmem_heap *heap, const struct actmem_heap_
 	if (error)
 		return error;
 	if (region.length)
-		return fail(EINVAL, "the region options of a heap have length %llu, not 0; %s is for that",
+		return fail(EINVAL, "the region options of a heap have length %llu, not 0; set %s instead",
 			    (unsigned long long)region.length, KNOB(HEAP_GROW));
 	region.length = taken.grow_bytes ? taken.grow_bytes : GROW_DEFAULT;
 	if (region.length % HUGE_PAGE_BYTES || region.length > EXTENT_BYTES_MAX)
@@ -224,8 +224,8 @@ void heap_give_freed(struct actmem_heap *heap)
 }
 
 /*
- * Takes one of the blocks that were freed last, if one has exactly this length and this alignment.
- * Returns NULL if there is none. Caller holds heap->lock.
+ * Takes one of the blocks that were freed last, if one has exactly @length bytes and is aligned to
+ * @align. Returns NULL if none is. Caller holds heap->lock.
  */
 static struct extent *take_freed(struct actmem_heap *heap, uint64_t length, uint64_t align)
 {
@@ -276,8 +276,8 @@ static int take_block_or_grow(struct actmem_heap *heap, uint64_t bytes, uint64_t
 	atomic_fetch_add(&heap->growers, 1);
 	heap_lock_growth(heap);
 	/*
-	 * Another thread may have grown the heap meanwhile, or may take the memory that this
-	 * thread adds.
+	 * Repeat: another thread can grow the heap first, or can take the memory that this thread
+	 * adds.
 	 */
 	while ((error = take_block(heap, bytes, align, address)) == -ENOSPC) {
 		error = heap_grow(heap, extent_length(bytes), align, is_full);

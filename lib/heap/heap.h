@@ -68,8 +68,9 @@ void heap_lift_limit(struct actmem_heap *heap, uint64_t limit);
 uint64_t heap_stop_growing(struct actmem_heap *heap);
 
 /*
- * Sets the limit to @limit, and closes free regions while the regions exceed the limit. Returns the
- * length of the remaining regions. Takes grow_lock, so that no thread adds a region meanwhile.
+ * Sets the limit to @limit, and closes free regions as long as all regions together exceed the
+ * limit. Returns the total length of the remaining regions. Takes grow_lock, so that no thread adds
+ * a region meanwhile.
  */
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit);
 
@@ -79,12 +80,12 @@ uint64_t heap_bytes(struct actmem_heap *heap);
 /*
  * Stores the descriptors of at most @most regions in @watched, and returns their number. A
  * descriptor reports POLLPRI while its region has a surplus (surplus_bytes of struct
- * actmem_region_info). Another thread may close a region at any time. So when the caller uses a
- * descriptor, the descriptor may be invalid or belong to another file.
+ * actmem_region_info). Another thread can close a region at any time. So when the caller uses a
+ * descriptor, the descriptor can be invalid, or can belong to another file.
  */
 unsigned int heap_watch(struct actmem_heap *heap, struct pollfd *watched, unsigned int most);
 
-/* Returns how many bytes the heap should give back because a limit of the driver fell. */
+/* Returns how many bytes the heap should free because a limit of the driver was lowered. */
 uint64_t heap_surplus(struct actmem_heap *heap);
 
 #endif /* LIB_HEAP_H */

@@ -22,11 +22,11 @@ struct heap_region {
 struct actmem_heap {
 	struct actmem *am;
 	struct region_request request;	/* for new regions; length: grow_bytes, rounded up */
-	/* NULL, or called before a region closes, with no lock held except perhaps grow_lock. */
+	/* Unless NULL, called before a region closes. No lock is held, except perhaps grow_lock. */
 	void (*closing)(void *data, struct actmem_region *region);
 	void *closing_data;
-	uint64_t chunk_bytes;		/* most bytes that the runtime registers at once */
-	struct actmem_runtime *runtime;	/* registers regions, or NULL; set before any region */
+	uint64_t chunk_bytes;		/* maximum that the runtime registers at once */
+	struct actmem_runtime *runtime;	/* registers regions, unless NULL; set before any region */
 	uint32_t register_flags;
 	pthread_mutex_t grow_lock;
 	atomic_uint growers;		/* threads that wait for or hold grow_lock for a block */
@@ -39,7 +39,7 @@ struct actmem_heap {
 	struct heap_region *regions;
 	uint64_t region_count;
 	uint64_t region_bytes;		/* includes regions that are being closed */
-	uint64_t closing_bytes;		/* part of region_bytes: detached, but not closed yet */
+	uint64_t closing_bytes;		/* part of region_bytes: regions detached, not yet closed */
 	uint64_t region_bytes_peak;
 	uint64_t block_bytes;		/* sum of the lengths of live blocks, as requested */
 	uint64_t blocks_total;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Opens a heap's regions. If the heap has a name, each region is a file, which may exist. */
+/* Opens a heap's regions. If the heap has a name, each region is a new or existing file. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

@@ -29,7 +29,7 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 	if (error)
 		return error;
 	if (!heap || !runtime_is_of(runtime, heap->am))
-		return fail(EINVAL, heap ? "the heap and the runtime are not of the same actmem_open()" :
+		return fail(EINVAL, heap ? "the heap and the runtime come from different calls of actmem_open()" :
 			    "actmem_heap_register: no heap");
 	if (flags & ~ACTMEM_REGISTER_ALL)
 		return fail(EINVAL, "register flags 0x%x are unknown",

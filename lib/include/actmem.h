@@ -4,8 +4,8 @@
  * first (actmem_open()). This header includes the headers of regions (actmem_region.h) and heaps
  * (actmem_heap.h).
  *
- * Calls return 0 or a negative errno. After an error, actmem_error() returns a message. It contains
- * the requested value, the available value, and the option that the user should change. The library
+ * Calls return 0 or a negative errno. After an error, actmem_error() returns a message with the
+ * requested value, the available value, and the option that the user should change. The library
  * never ends the process, and never installs signal handlers. The library prints nothing except
  * lines about fallbacks (see ACTMEM_ALLOW_*). All sizes are bytes. Calls are thread-safe unless
  * their comment says otherwise. A call that waits defers cancellation (pthread_cancel(3)) until the
@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-/* The version of these headers. It equals the version in the file VERSION. */
+/* The version of these headers, as in the file VERSION. */
 #define ACTMEM_VERSION_MAJOR	0
 #define ACTMEM_VERSION_MINOR	1
 #define ACTMEM_VERSION_PATCH	0
@@ -60,8 +60,8 @@ struct actmem_nodes {
 };
 
 enum actmem_backend {
-	ACTMEM_BACKEND_AUTO,	/* DRIVER if /dev/actmem exists, else MEMFD; 1G pages: MEMFD */
-	ACTMEM_BACKEND_DRIVER,	/* /dev/actmem, and no other backend */
+	ACTMEM_BACKEND_AUTO,	/* DRIVER if /dev/actmem exists, else MEMFD; MEMFD for 1G pages */
+	ACTMEM_BACKEND_DRIVER,	/* the driver (/dev/actmem), or an error */
 	ACTMEM_BACKEND_MEMFD,	/* memfd, which needs neither the module nor root */
 };
 
@@ -106,7 +106,7 @@ enum actmem_pages {
 #define ACTMEM_ALLOW_NODE	(1u << 2)	/* other nodes if the bound ones are full */
 #define ACTMEM_ALLOW_UNLOCKED	(1u << 3)	/* unpinned memory if mlock() fails */
 #define ACTMEM_ALLOW_2M		(1u << 4)	/* 2M pages instead of 1G */
-#define ACTMEM_ALLOW_ONLY	(1u << 31)	/* only this struct's flags, none of the handle's */
+#define ACTMEM_ALLOW_ONLY	(1u << 31)	/* no default fallbacks, no flags of the handle */
 
 /*
  * Options of a handle, and defaults of its regions.
@@ -138,7 +138,7 @@ struct actmem_counters {
 	uint64_t region_bytes_peak;
 	uint64_t regions_total;
 	uint64_t blocks_total;
-	uint64_t fallbacks_total;	/* how often a fallback was used: pages, node, unlocked */
+	uint64_t fallbacks_total;	/* number of fallbacks used: pages, node, unlocked */
 	uint64_t stores;
 	uint64_t spilled_bytes;		/* bytes of those store blocks that are only in files */
 };
@@ -174,7 +174,7 @@ enum actmem_names {
 	ACTMEM_NAMES_RUN,		/* for `actmem run`: "--heap-grow (ACTMEM_HEAP_GROW)" */
 	ACTMEM_NAMES_PYTHON,		/* for actmem.open(): "heap_grow= (ACTMEM_HEAP_GROW)" */
 	ACTMEM_NAMES_REPLAY,		/* for `actmem replay`: "--budget" */
-	ACTMEM_NAMES_AS_LIMIT = 1 << 8,	/* flag: messages show the heap limit, not the budget */
+	ACTMEM_NAMES_AS_LIMIT = 1 << 8,	/* flag: name the heap limit, not the budget */
 	ACTMEM_NAMES_AS_BUDGET = 1 << 9,	/* flag: name the budget, not the heap limit */
 };
 
@@ -214,7 +214,7 @@ int actmem_options_from_variables(const char *const *variables, struct actmem_op
  * handle gets the options of actmem_options_from_environment(). After an error, *@am is unchanged.
  *
  * -ENOENT, -ENXIO  the caller requests the driver, but the device or the module is missing
- * -EACCES, -EPERM  the user may not open /dev/actmem, and the backend is not MEMFD
+ * -EACCES, -EPERM  the user is not allowed to open /dev/actmem, and the backend is not MEMFD
  * -EPROTONOSUPPORT  driver and library do not support each other, and the backend is not MEMFD
  * -ENOENT, -EOPNOTSUPP, -EINVAL, -ENAMETOOLONG  heap_name is wrong; see actmem_region_open()
  * -EINVAL  an unknown value or flag, a wrong value in the environment, or reserved is not 0
@@ -240,8 +240,8 @@ enum actmem_backend actmem_get_backend(const struct actmem *am);
 const char *actmem_describe(const struct actmem *am);
 
 /*
- * Returns the counters of a handle. They count what all threads of the process do with the handle.
- * `actmem list` shows the counters of each process.
+ * Returns the counters of a handle. The counters cover all threads of the process. `actmem list`
+ * shows the counters of each process.
  */
 int actmem_get_counters(struct actmem *am, struct actmem_counters *counters);
 

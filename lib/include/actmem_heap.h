@@ -34,7 +34,7 @@ struct actmem_heap_stats {
 	uint64_t block_bytes;		/* sum of the blocks' lengths, as requested */
 	uint64_t used_bytes;		/* bytes that blocks occupy in the regions */
 	uint64_t used_bytes_peak;
-	uint64_t largest_free;		/* longest block that needs no new region */
+	uint64_t largest_free;		/* longest block that fits into the existing regions */
 	uint64_t region_bytes_peak;
 	uint64_t free_pieces;		/* number of separate free ranges in the regions */
 	uint64_t blocks_total;		/* blocks allocated since the heap was created */
@@ -45,12 +45,12 @@ struct actmem_heap_stats {
  * regions. If @options is NULL, the defaults apply.
  *
  * The usual length of a region is grow_bytes, rounded up to whole pages if the pages are 1G. A
- * region is shorter if blocks of the requested length would leave less of the shorter region
- * unused. A region is longer if the requested block is longer than grow_bytes. In a large heap, a
- * region may also be longer than grow_bytes: up to 1/128 of the total length of the existing
- * regions. The maximum is 1/16 of this total if blocks of the requested length would leave a part
- * of every shorter region unused. The maximum is 1/8 of this total if more than 1/16 of the heap is
- * free, but no free range is long enough for the block.
+ * region is shorter if blocks of the requested length then leave a smaller part of the region
+ * unused. A region is longer if the requested block is longer than grow_bytes. In a large heap,
+ * regions can also be longer than grow_bytes: up to 1/128 of the total length of the existing
+ * regions. This maximum rises to 1/16 if blocks of the requested length would leave a part of every
+ * shorter region unused. The maximum rises to 1/8 if more than 1/16 of the heap is free, but no
+ * free range is long enough for the block.
  *
  * A region consists of chunks, which a runtime (actmem_runtime.h) registers with the accelerator
  * one by one. A chunk is at most 64 GiB long. If the heap is registered with a runtime, a chunk is
@@ -58,7 +58,7 @@ struct actmem_heap_stats {
  *
  * If the caller passes a heap_name to actmem_open(), the regions are the files heap_name.0,
  * heap_name.1 and so on. heap_name is a path or a name, as for actmem_region_open(). Existing files
- * may have any length. The heap opens these files with ACTMEM_OPEN_LOCK: if two processes use one
+ * can have any length. The heap opens these files with ACTMEM_OPEN_LOCK: if two processes use one
  * name, actmem_heap_alloc() returns -EBUSY in the second process. Therefore each process of a job
  * needs its own name. The files stay when heaps are trimmed or destroyed and when the process ends.
  * The next process with the same heap_name reuses the files without clearing them, so its new
@@ -87,18 +87,18 @@ int actmem_heap_destroy(struct actmem_heap *heap);
  * unless the library used the fallback ACTMEM_ALLOW_UNLOCKED for the block's region.
  *
  * If existing regions have enough free memory, the call allocates the block in any of these
- * regions. It does not prefer regions on the caller's node. If the call creates a region, that
- * region is on the caller's node, unless the options name nodes or a policy. If threads on several
- * nodes need memory on their own nodes, create a heap for each node.
+ * regions. The call does not prefer regions on the caller's node. If the call creates a region,
+ * that region is on the caller's node, unless the options name nodes or a policy. If threads on
+ * several nodes need memory on their own nodes, create a heap for each node.
  *
- * -EINVAL  @length is 0, or longer than the address space or the longest chunk; @align is above
- *	2 MiB or not a power of two
+ * -EINVAL  @length is 0, above the length of the address space, or above that of the longest chunk;
+ *	or @align is above 2 MiB, or is not a power of two
  * -ENOMEM  the heap would exceed its limit, or there is no memory for the metadata
  * -EBUSY  another process uses the same heap_name
  * -EMFILE  the heap needs more than 4096 files
- * others  if the heap needs a new region: the errors of actmem_region_create() or, with a
- *	heap_name, of actmem_region_open(); if the heap is registered with a runtime, also the
- *	errors of actmem_region_register()
+ * others  the heap needs a new region, and creating the region failed with an error of
+ *	actmem_region_create() or, with a heap_name, of actmem_region_open(). If the heap is
+ *	registered with a runtime, the error can also be one of actmem_region_register()
  */
 int actmem_heap_alloc(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		      void **block);

@@ -25,7 +25,7 @@ struct actmem_file;		/* one file, or a set of striped files */
 
 enum actmem_engine {
 	ACTMEM_ENGINE_AUTO,	/* io_uring, or threads if the kernel refuses io_uring */
-	ACTMEM_ENGINE_URING,	/* io_uring; without it, the call fails */
+	ACTMEM_ENGINE_URING,	/* io_uring; if it is unavailable, the call fails */
 	ACTMEM_ENGINE_WORKERS,	/* threads that call preadv2() and pwritev2() */
 };
 
@@ -65,24 +65,24 @@ int actmem_queue_destroy(struct actmem_queue *queue);
 /*
  * Returns a string that names the engine and says why it was chosen. An example is "workers:
  * io_uring is unavailable (...)". If the queue works without registered buffers, the string also
- * says so. The string is valid until the queue is destroyed. A later call may return another
+ * says so. The string is valid until the queue is destroyed. A later call can return a different
  * string.
  */
 const char *actmem_queue_describe(const struct actmem_queue *queue);
 
 struct actmem_queue_stats {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t requests;		/* not completed yet */
+	uint64_t requests;		/* requests that have not completed yet */
 	uint64_t completions;		/* not returned by actmem_queue_wait() yet */
 	uint64_t files;
-	uint64_t regions;		/* attached */
+	uint64_t regions;		/* attached regions */
 	uint64_t registered_bytes;	/* bytes of regions that are registered with io_uring */
 	uint64_t requests_total;
 	uint64_t failures_total;	/* requests that ended with an error */
 	uint64_t filled_bytes_total;
 	uint64_t spilled_bytes_total;
 	uint64_t resumed_total;		/* short transfers that the queue resumed */
-	enum actmem_engine engine;	/* in use */
+	enum actmem_engine engine;	/* the engine in use */
 	uint32_t reserved;
 };
 
@@ -147,7 +147,7 @@ int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region
 
 /*
  * Options of a set of files. Byte n of the set is in file (n / stripe_bytes) mod path_count. A file
- * may be a block device.
+ * can be a block device.
  */
 struct actmem_file_options {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -161,9 +161,9 @@ struct actmem_file_options {
 /* How the library opened a set of files. */
 struct actmem_file_info {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t alignment;		/* offsets in the set and lengths are multiples of this */
-	uint64_t memory_alignment;	/* offsets in a region are multiples of this */
-	uint64_t block_bytes;		/* the queue splits longer requests into such blocks */
+	uint64_t alignment;		/* required alignment of lengths and file offsets */
+	uint64_t memory_alignment;	/* required alignment of offsets in a region */
+	uint64_t block_bytes;		/* longer requests are split into blocks of this length */
 	uint64_t stripe_bytes;
 	uint64_t length;		/* present length of the set, in bytes */
 	uint32_t depth;			/* concurrent transfers of blocks */
@@ -176,7 +176,8 @@ struct actmem_file_info {
  * Opens a set of files with direct I/O, for transfers by a queue. If the call fails, it removes the
  * files that it created.
  *
- * -EINVAL  a wrong option, or a file without direct I/O (see ACTMEM_FILE_ALLOW_BUFFERED)
+ * -EINVAL  an option is wrong, or a file does not support direct I/O (see
+ *	ACTMEM_FILE_ALLOW_BUFFERED)
  * -EEXIST  a file exists (ACTMEM_FILE_CREATE)
  * -EPERM  another user owns a file (ACTMEM_FILE_NO_ATIME)
  * -ENOSPC  the disks have less free space than length
@@ -214,7 +215,7 @@ struct actmem_request {
  *
  * The call does not wait for the transfer: actmem_queue_wait() returns the result of the request.
  * Until that call has returned the result, the caller must not touch the memory of the transfer.
- * The queue starts the requests of a file in the order of their submission, but they may complete
+ * The queue starts the requests of a file in the order of their submission, but they can complete
  * in any order. If the ranges of two requests overlap, the caller must wait until the first request
  * has completed before it submits the second.
  *
@@ -235,8 +236,8 @@ int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uin
  *
  * If @result is 0, all bytes were transferred. -ECANCELED: actmem_queue_cancel() cancelled the
  * request. -ETIME: the deadline passed. -ENODATA: the file ends before the end of the range.
- * -ENOSPC and others: a system call failed with this error. If a request failed, any part of it may
- * have been transferred.
+ * -ENOSPC and others: a system call failed with this error. If a request failed, it is unknown
+ * which bytes were transferred.
  */
 struct actmem_completion {
 	uint64_t cookie;		/* the request's cookie */
@@ -249,8 +250,8 @@ struct actmem_completion {
 /*
  * Waits for completions. The call stores up to @max of them in @completions. Several threads may
  * wait; each completion goes to one of them. If requests in @completions failed, actmem_error()
- * returns the message of the last failed request in @completions. If none failed, it returns "". A
- * caller that needs the message of each failure passes 1 as @max.
+ * returns the message of the last failed request in @completions. If no request failed,
+ * actmem_error() returns "". A caller that needs the message of each failure passes 1 as @max.
  * @size: the caller's sizeof(struct actmem_completion). actmem_queue_wait() passes this size.
  *
  * > 0  the number of completions
@@ -269,11 +270,11 @@ static inline int actmem_queue_wait(struct actmem_queue *queue,
 }
 
 /*
- * Returns an eventfd(2) that becomes readable when a request completes. Programs use it to wait
- * with poll(2). The program reads the eventfd first. It then calls actmem_queue_wait() with a
- * timeout of 0, again and again until a call returns no completion. Even the first of these calls
- * may return none. The descriptor is close-on-exec and nonblocking. The queue owns the descriptor,
- * and closes it when the queue is destroyed.
+ * Returns an eventfd(2) that becomes readable when a request completes. A program can wait for this
+ * descriptor with poll(2). When poll(2) returns, the program first reads the eventfd. The program
+ * then calls actmem_queue_wait() with a timeout of 0 until a call returns no completion. Even the
+ * first of these calls can return no completion. The descriptor is close-on-exec and nonblocking.
+ * The queue owns the descriptor, and closes it when the queue is destroyed.
  *
  * >= 0  the descriptor
  * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available

@@ -24,16 +24,16 @@ struct actmem_region;		/* a range of memory with a file descriptor */
 /* Forked children inherit mappings of the region. Without this flag, children inherit none. */
 #define ACTMEM_REGION_INHERIT	(1u << 0)
 /*
- * Allocate no page yet: all pages are missing. The kernel allocates each missing page, according to
- * the policy, when a thread first touches the page or calls actmem_region_populate(). If the kernel
- * cannot allocate the page, the thread gets SIGBUS; a system call that touches the page fails with
- * -EFAULT.
+ * Allocate no page when the region is created: all pages are then missing. The kernel allocates
+ * each missing page, according to the policy, when a thread first touches the page or calls
+ * actmem_region_populate(). If the kernel cannot allocate the page, the thread gets SIGBUS; a
+ * system call that touches the page fails with -EFAULT.
  *
  * memfd: The whole length of a region with 4K or thp pages counts against RLIMIT_MEMLOCK as soon as
  * the region is created. The kernel reserves all 2M pages of the region, but not on a particular
  * node. Discarded pages are no longer reserved. If 4K or thp pages run out, the kernel kills a
  * process instead of sending SIGBUS. To avoid that, populate the region before use. The library
- * does not verify the nodes of pages that a touch allocates. With interleaving, the first page may
+ * does not verify the nodes of pages that a touch allocates. With interleaving, the first page can
  * be on any of the nodes.
  */
 #define ACTMEM_REGION_LAZY	(1u << 1)
@@ -51,7 +51,7 @@ struct actmem_region_options {
 	struct actmem_nodes nodes;
 	uint32_t flags;			/* ACTMEM_REGION_* */
 	uint32_t allow;			/* ACTMEM_ALLOW_*; see their comment in actmem.h */
-	const char *name;		/* for lists of regions; printable, without '/'; or NULL */
+	const char *name;		/* shown in lists; printable, without '/'; may be NULL */
 };
 
 /* The state of a region at the time of the call. */
@@ -67,9 +67,9 @@ struct actmem_region_info {
 	uint64_t allocated_bytes;	/* bytes of allocated pages */
 	uint64_t demand_faults;		/* pages that page faults allocated (driver) */
 	uint64_t poisoned_bytes;	/* bytes of pages that hardware errors destroyed (driver) */
-	uint64_t exported_bytes;	/* length of all its dma-bufs, which may overlap (driver) */
-	uint64_t surplus_bytes;		/* bytes to return, as a limit is exceeded (driver) */
-	uint64_t *node_bytes;		/* bytes on node i; see actmem_region_get_info() */
+	uint64_t exported_bytes;	/* length of all its dma-bufs, which can overlap (driver) */
+	uint64_t surplus_bytes;		/* bytes to free because a limit is exceeded (driver) */
+	uint64_t *node_bytes;		/* [i]: bytes on node i; see actmem_region_get_info() */
 	uint32_t node_count;
 	uint32_t uid;
 	/*
@@ -78,10 +78,13 @@ struct actmem_region_info {
 	 * another pid namespace.
 	 */
 	int32_t pid;
-	uint32_t lingering;		/* 1: closed and unmapped; only pins keep its pages */
+	uint32_t lingering;		/* 1: closed and unmapped, but pages are still pinned */
 	uint32_t named;			/* 1: the region is a file, and outlives its processes */
 	uint32_t reserved;
-	/* Path of a named region that a process has open, from actmem_region_list(); else NULL. */
+	/*
+	 * Set by actmem_region_list() to the path of a named region if a process has it open; else
+	 * NULL.
+	 */
 	const char *path;
 	char name[ACTMEM_NAME_MAX];
 	char command[16];		/* command name of process @pid; "": no process */
@@ -96,22 +99,22 @@ struct actmem_region_info {
  *
  * The administrator must reserve 1G pages: at boot with the kernel parameters hugepagesz=1G
  * hugepages=N, or after boot with
- * /sys/devices/system/node/nodeN/hugepages/hugepages-1048576kB/nr_hugepages. After boot, memory may
- * be too fragmented. Regions of 1G pages always use the memfd backend. If the caller asked for the
- * driver and 1G pages, the call returns -EOPNOTSUPP or, with ACTMEM_ALLOW_2M, creates a region of
- * 2M pages.
+ * /sys/devices/system/node/nodeN/hugepages/hugepages-1048576kB/nr_hugepages. After boot, memory can
+ * be too fragmented for 1G pages. Regions of 1G pages always use the memfd backend. If the caller
+ * asked for the driver and 1G pages, the call returns -EOPNOTSUPP or, with ACTMEM_ALLOW_2M, creates
+ * a region of 2M pages.
  *
  * -EINVAL  wrong length, pages, policy, nodes, flags or name
- * -ENOMEM  RLIMIT_MEMLOCK, the limit of a memory cgroup, or too few pages of the wanted size on the
- *	wanted nodes: actmem_error() says which
- * -EDQUOT  a limit that the administrator set for the user or for a wanted node (driver):
- *	actmem_error() says which, and names the file that sets this limit
+ * -ENOMEM  RLIMIT_MEMLOCK or the limit of a memory cgroup is too low, or the wanted nodes have too
+ *	few pages of the wanted size. actmem_error() says which
+ * -EDQUOT  the region would exceed a limit that the administrator set for the user or for a wanted
+ *	node (driver). actmem_error() names the limit and the file that sets it
  * -ENODEV  a node has no memory
  * -EPERM  a node is outside the task's cpuset
  * -EOPNOTSUPP  the backend lacks this page size, or supports it only without ACTMEM_REGION_LAZY
  * -EIO  a page is on a node that was not wanted
- * -EFBIG  RLIMIT_FSIZE (memfd)
- * -EMFILE  too many descriptors, or (memfd) 4096 regions are already open, which is the maximum
+ * -EFBIG  the region would be longer than RLIMIT_FSIZE permits (memfd)
+ * -EMFILE  too many descriptors are open. memfd: also if 4096 regions, the maximum, are open
  *
  * If the library used a fallback that the caller allowed, the call returns 0, and actmem_error()
  * says which fallback and why. The counter fallbacks_total of @am counts the fallback. If the
@@ -125,11 +128,11 @@ int actmem_region_create(struct actmem *am,
 /*
  * Opens a region from its descriptor. @fd is a descriptor that another process sent (SCM_RIGHTS,
  * unix(7)), or that actmem_region_fd() returned. The call does not take over @fd: the caller must
- * close it. If another process sent @fd, the two processes share the memory. Each of them must
+ * close it. If another process sent @fd, the two processes share the memory. Each process must
  * close the struct actmem_region that it opened. This call allocates no missing pages; a later
  * touch allocates them, as in a lazy region. memfd: if the region has thp pages, a touch by the
- * receiver allocates 4K pages. The call may use a fallback that the options of @am allow
- * (ACTMEM_ALLOW_*); actmem_error() then says which, as after actmem_region_create().
+ * receiver allocates 4K pages. If the call uses a fallback that the options of @am permit
+ * (ACTMEM_ALLOW_*), actmem_error() says which, as after actmem_region_create().
  *
  * -EINVAL  @fd is not a region of the backend that the caller asked for, or @fd is not open for
  *	reading and writing. Exception: if @fd is a named memfd region that is open only for
@@ -153,7 +156,7 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * does not stop processes that open the region without this flag.
  */
 #define ACTMEM_OPEN_LOCK	(1u << 2)
-/* Open and map the region only for reading: needs no write permission, excludes CREATE. */
+/* Open and map the region only for reading, without write permission. Excludes CREATE. */
 #define ACTMEM_OPEN_READ	(1u << 3)
 /* Accept an existing region whose length differs from the length in the options. */
 #define ACTMEM_OPEN_ANY_LENGTH	(1u << 4)
@@ -178,16 +181,17 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * apply.
  * @flags: ACTMEM_OPEN_*.
  *
- * If several processes create the region at once, one creates it, and the others open the region
- * when it is complete. actmem_region_found() says whether the caller created the region. The
+ * If several processes create the region at once, one process creates it, and the others open the
+ * region when it is complete. actmem_region_found() says whether the caller created the region. The
  * creator needs write permission for the directory. driver: if an empty file exists at @path, the
  * creator also needs write permission for that file, unless the region is lazy. The region keeps
  * the owner and the permissions of that file.
  *
- * An existing region must have the wanted length, unless ACTMEM_OPEN_ANY_LENGTH is set. memfd: its
- * pages must have the wanted size and be on the wanted nodes. driver: if the options set nodes or a
- * policy, the region must have the same nodes and policy. ACTMEM_ALLOW_* permits other pages and
- * nodes. The library does not move pages. Missing pages stay missing, as in a lazy region.
+ * An existing region must have the wanted length, unless ACTMEM_OPEN_ANY_LENGTH is set. memfd: the
+ * region's pages must have the wanted size and be on the wanted nodes. driver: if the options set
+ * nodes or a policy, the region must have the same nodes and policy. ACTMEM_ALLOW_* permits other
+ * pages and nodes. The library does not move pages. Missing pages stay missing, as in a lazy
+ * region.
  *
  * The backends differ:
  * Driver  The region counts against RLIMIT_MEMLOCK and the limits of its creator until the region
@@ -196,11 +200,11 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * Memfd  While no process has the region open, the region counts against no user's limit. 4K and
  *	thp pages count against RLIMIT_MEMLOCK of each process that has the region open. The mount
  *	option size= limits the file system. hugetlbfs has 2M or 1G pages (pagesize=2M or 1G); tmpfs
- *	has 4K pages, and thp if it is mounted with huge=advise. If the options request another page
- *	size, the call fails unless ACTMEM_ALLOW_* permits the pages of the file system. A process
- *	with write permission can shorten the file. A thread that then touches memory beyond the
- *	file's end gets SIGBUS. If a region on hugetlbfs has missing pages, the library does not
- *	check the nodes of its pages.
+ *	has 4K pages, and thp if it is mounted with huge=advise. If the file system lacks the
+ *	requested page size, the call fails unless ACTMEM_ALLOW_* permits the pages that the file
+ *	system has. A process with write permission can shorten the file. A thread that then touches
+ *	memory beyond the file's end gets SIGBUS. If a region on hugetlbfs has missing pages, the
+ *	library does not check the nodes of its pages.
  *
  * -ENOENT  no such file or directory; or @path has no '/', and no actmem file system is mounted:
  *	actmem_error() then lists the mounted hugetlbfs and tmpfs file systems
@@ -208,7 +212,8 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * -EOPNOTSUPP  the file system lacks this page size, or cannot have regions: the message of
  *	actmem_error() contains a command that mounts a suitable file system
  * -ENOSPC  the region would exceed the limit that the mount option size= sets
- * -EINVAL  a file system of the other backend, a file that is not a region, or wrong flags
+ * -EINVAL  the file system belongs to the other backend, the file is not a region, or the flags are
+ *	wrong
  * -ENAMETOOLONG  the path is too long
  * -EACCES  the file's permissions do not allow the access, or (ACTMEM_OPEN_OWN) another user owns
  *	the file
@@ -244,8 +249,8 @@ uint64_t actmem_region_length(const struct actmem_region *region);
  * Maps or unmaps a region. actmem_region_map() maps the whole region at an address that is a
  * multiple of 2 MiB. The mapping is shared, readable and, unless the region was opened with
  * ACTMEM_OPEN_READ, writable. If the region is already mapped, the call returns the same address.
- * Each actmem_region_map() needs one actmem_region_unmap(). The last actmem_region_unmap() unmaps
- * the memory. actmem_region_close() unmaps a region that is still mapped.
+ * Each call of actmem_region_map() needs one call of actmem_region_unmap(). The last of these calls
+ * unmaps the memory. actmem_region_close() unmaps a region that is still mapped.
  *
  * -EINVAL  there were more calls of actmem_region_unmap() than of actmem_region_map()
  * -ENOMEM and others  errors of mmap(2)
@@ -254,9 +259,9 @@ uint64_t actmem_region_length(const struct actmem_region *region);
  * not the rest of the region. A thread that touches the page gets SIGBUS with si_code BUS_MCEERR_AR
  * and the address in si_addr; a system call returns -EFAULT. The whole page is lost, even if
  * si_addr_lsb denotes a smaller range. (With the driver, si_addr_lsb denotes 4 KiB.) Discard the
- * page; the next touch or populate allocates a zeroed page. driver: if the region is registered
- * with a device, the device still uses the lost page. Unregister the region before the discard,
- * which otherwise returns -EBUSY.
+ * page. The next touch, or the next call of actmem_region_populate(), then allocates a zeroed page.
+ * driver: if the region is registered with a device, the device still uses the lost page.
+ * Unregister the region first: otherwise, actmem_region_discard() returns -EBUSY.
  */
 int actmem_region_map(struct actmem_region *region, void **address);
 int actmem_region_unmap(struct actmem_region *region);
@@ -264,7 +269,7 @@ int actmem_region_unmap(struct actmem_region *region);
 /*
  * Returns the state of a region. Before each call, the caller sets node_bytes to an array, and
  * node_count to the array's number of elements. The call sets node_count to 1 plus the highest
- * number of a node that has pages of the region. The new node_count may exceed the array's number
+ * number of a node that has pages of the region. The new node_count can exceed the array's number
  * of elements. The call sets unused elements of the array to 0. If node_bytes is NULL, the call is
  * faster because it does not count pages by node.
  *
@@ -289,14 +294,14 @@ int actmem_region_get_info(struct actmem_region *region,
 int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length);
 
 /*
- * Frees the pages of a range. They disappear for all processes that use the region. The next touch
- * allocates a zeroed page.
+ * Frees the pages of a range. The pages disappear for all processes that use the region. The next
+ * touch allocates a zeroed page.
  *
  * -EINVAL, -EPERM  as for actmem_region_populate()
  * -EBUSY  the region is registered with a runtime (actmem_runtime.h), or a queue registered it with
  *	io_uring (see ACTMEM_ATTACH_PLAIN). driver: also if a device or I/O in flight pins a page.
- *	This page keeps its contents; the other pages are freed. The error may be transient: the
- *	kernel may release a pin shortly after the process that pinned the page has ended
+ *	The pinned page keeps its contents; the other pages are freed. The error can be transient:
+ *	the kernel sometimes releases a pin shortly after the process that pinned the page has ended
  *
  * memfd: the kernel does not report pins of a page. If a device still pins a discarded page, data
  * that the device writes to the page is lost. Before this call, unregister the region and wait for
@@ -316,16 +321,16 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
  * the CPU accesses the memory through the region's mapping.
  *
  * When an importer maps the dma-buf for a device, the actmem driver refuses a device whose DMA
- * would need bounce buffers. A device needs them if its DMA mask is too small, or if swiotlb=force
- * is set. The importer gets -EOPNOTSUPP, but may return another error to its caller. With an IOMMU,
- * no device needs bounce buffers.
+ * would need bounce buffers. A device needs bounce buffers if its DMA mask is too small, or if
+ * swiotlb=force is set. The importer gets -EOPNOTSUPP, but can return a different error to its
+ * caller. With an IOMMU, no device needs bounce buffers.
  *
- * -EINVAL  not a range of whole pages of the region
+ * -EINVAL  the range does not consist of whole pages of the region
  * -EOPNOTSUPP  the backend is memfd (actmem_error() says what to use instead), or the kernel lacks
  *	dma-buf
  * -EPERM  the region was opened with ACTMEM_OPEN_READ
  * -ENODATA  another thread discarded a page meanwhile
- * -EMFILE  too many descriptors
+ * -EMFILE  too many descriptors are open
  */
 int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length, int *fd);
 
@@ -344,9 +349,9 @@ int actmem_region_close(struct actmem_region *region);
  * number of elements in *@count. The array has the regions of both backends, except those that the
  * caller is not permitted to see. free(3) of the array also frees path and node_bytes (node_count
  * elements) of each region. The call works without actmem_open(). A region that several processes
- * have open or mapped is listed once. Its entry shows the creator if the creator still runs. After
- * a success, actmem_error() is "" or says why the driver did not answer. @size: the caller's
- * sizeof(struct actmem_region_info). actmem_region_list() passes this size.
+ * have open or mapped is listed once. The entry of a region shows the creator if the creator still
+ * runs. After a success, actmem_error() is "" or says why the driver did not answer. @size: the
+ * caller's sizeof(struct actmem_region_info). actmem_region_list() passes this size.
  */
 int actmem_region_list_sized(struct actmem_region_info **regions, size_t *count,
 			     size_t size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Runtimes of libactmem. A runtime registers host memory with an accelerator, so that the
- * accelerator's copies run at full speed. It also reports the NUMA node of the accelerator.
+ * accelerator's copies run at full speed. A runtime also reports the NUMA node of the accelerator.
  *
  * actmem_runtime_open() loads the accelerator's library, which then stays loaded. libactmem is not
  * linked with this library.
@@ -56,16 +56,16 @@ struct actmem_runtime_options {
  * chunk_bytes also limits the length of blocks.
  *
  * The runtime's own memory (see own_memory) comes from CUDA's cuMemHostAlloc(). Such memory has no
- * descriptor and no name, and is on the node that CUDA's driver chooses. It cannot be attached to a
- * queue. If the program resets the device's primary context, such memory is lost. Heaps with a name
- * never use it.
+ * descriptor and no name, and is on the node that CUDA's driver chooses. Such memory cannot be
+ * attached to a queue. If the program resets the device's primary context, such memory is lost.
+ * Heaps with a name never use such memory.
  *
  * If libcuda.so.1 does not exist or CUDA finds no device, AUTO opens the NULL runtime, but only if
  * the option device is 0; actmem_runtime_describe() says why. If CUDA's driver is installed but
  * does not work, the call fails.
  *
- * -ENOENT  there is no libcuda.so.1, or it is the toolkit's stub; or the program is statically
- *	linked
+ * -ENOENT  there is no libcuda.so.1, or the libcuda.so.1 is the toolkit's stub, or the program is
+ *	statically linked
  * -ENODEV  CUDA finds no device, or not the requested one
  * -EOWNERDEAD  the parent process used CUDA before fork(): CUDA does not work in the child
  * -EOPNOTSUPP  libcuda.so.1 is too old
@@ -91,14 +91,14 @@ const char *actmem_runtime_describe(const struct actmem_runtime *runtime);
 
 struct actmem_runtime_info {
 	size_t size;			/* set by ACTMEM_INIT */
-	enum actmem_runtime_kind kind;	/* in use */
+	enum actmem_runtime_kind kind;	/* kind of the opened runtime */
 	int32_t device;			/* CUDA: ordinal of the device */
 	int32_t node;			/* NUMA node of the device; -1: not known */
 	uint32_t reserved;
 	uint64_t chunk_bytes;
 	uint64_t regions;		/* regions that are registered now */
-	uint64_t chunks;		/* pieces in which the runtime registered the regions */
-	uint64_t bytes;
+	uint64_t chunks;		/* chunks in which the runtime registered the regions */
+	uint64_t bytes;			/* registered bytes, including own_bytes */
 	uint64_t far_bytes;		/* part of @bytes: on sockets other than the device's */
 	uint64_t regions_total;
 	uint64_t far_total;		/* registered regions with pages on other sockets */
@@ -137,15 +137,16 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
  * @flags: ACTMEM_REGISTER_*.
  *
  * A region is registered with one runtime at a time. All devices and contexts of CUDA can use the
- * registration (PORTABLE). The registration belongs to the caller's current context if that is a
- * context of the runtime's device. Otherwise the registration belongs to the device's primary
- * context, which the library retains until the region is unregistered.
+ * registration (CU_MEMHOSTREGISTER_PORTABLE). The registration belongs to the caller's current
+ * context if that is a context of the runtime's device. Otherwise the registration belongs to the
+ * device's primary context, which the library retains until the region is unregistered.
  *
  * If pages are on sockets other than the device's, the call returns 0 and counts their bytes in
  * far_bytes, and actmem_error() says how many bytes are not on that socket. If all pages are on the
  * device's socket, actmem_error() is "".
  *
- * -EEXIST  the region is registered, or other code in this process registered a part of it
+ * -EEXIST  the region is already registered, or other code in this process registered a part of the
+ *	region
  * -EPERM  the region is read-only, and ACTMEM_REGISTER_READ_ONLY is not set
  * -EOPNOTSUPP  the runtime does not support a flag
  * -ENOMEM, -EINVAL, -ESTALE (the context was destroyed), -EIO  errors of the runtime;
@@ -158,10 +159,10 @@ int actmem_region_register(struct actmem_region *region, struct actmem_runtime *
 			   uint32_t flags);
 
 /*
- * Unregisters a region. No device may use the region during the call. The runtime may already have
- * dropped the registration, because the CUDA context was destroyed or reset, or because the process
- * is exiting. In this case the call returns 0 and counts the region in lost_total, and
- * actmem_error() reports the loss.
+ * Unregisters a region. No device may use the region during the call. If the CUDA context was
+ * destroyed or reset, or if the process is exiting, the runtime can already have dropped the
+ * registration. The call then returns 0 and counts the region in lost_total, and actmem_error()
+ * reports the loss.
  *
  * -ENOENT  the region is not registered
  * -EBUSY  another thread is registering or unregistering it
@@ -182,7 +183,8 @@ int actmem_region_unregister(struct actmem_region *region);
  * in about 5 ms. Between two chunks, other threads can get the lock of CUDA's driver. No block lies
  * in two chunks: if a block is longer than such a chunk, the library registers one chunk that is as
  * long as the block. If a region is longer than half of the memory that the heap's limit still
- * permits, the region is registered as one chunk, because a long block may fit nowhere else.
+ * permits, the region is registered as one chunk, because a long block might not fit into any other
+ * region.
  *
  * -EEXIST  the heap is already registered
  * -EBUSY  the heap has regions
@@ -212,8 +214,8 @@ int actmem_region_get_registration(struct actmem_region *region,
 
 /*
  * Translates a host address in a registered region to the address that the device uses. If @length
- * is not NULL, the call stores in *@length for how many bytes from @address on the device's
- * addresses are contiguous.
+ * is not NULL, the call stores in *@length how many bytes, beginning with @address, have contiguous
+ * device addresses.
  *
  * -ENOENT  no region that is registered with @runtime contains the address
  * -EOPNOTSUPP  the runtime is ACTMEM_RUNTIME_NULL
@@ -225,11 +227,11 @@ int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, 
 /*
  * Report that this thread begins or ends a wait for an accelerator. Use these calls for waits
  * outside of the library, such as for an event of a stream. `actmem waits` shows the wait as
- * `device`. It also shows @length, in bytes (0: not known), and the first 79 bytes of the text
- * @words (may be NULL). A thread may begin several waits. The result of actmem_device_wait_begin(),
- * even NULL, must be passed to actmem_device_wait_end() before actmem_close(). Any thread may call
- * actmem_device_wait_end(). Both calls take no lock and cannot fail. In a forked child they do
- * nothing.
+ * `device`, with the number of bytes @length (0: not known) and the first 79 bytes of the text
+ * @words. @words may be NULL. A thread may begin several waits. The result of
+ * actmem_device_wait_begin(), even NULL, must be passed to actmem_device_wait_end() before
+ * actmem_close(). Any thread may call actmem_device_wait_end(). These two calls take no lock and
+ * cannot fail. In a forked child, the calls do nothing.
  */
 struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t length,
 						    const char *words);

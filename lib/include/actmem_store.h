@@ -6,7 +6,7 @@
  *
  * A caller puts a block (reserves, fills and commits it) and later takes it once (holds, reads and
  * releases it). The store spills the blocks that it expects to be taken last: it writes these
- * blocks to spill files. The store reads spilled blocks before they are taken.
+ * blocks to spill files.
  *
  * The store learns when a block will be needed. A key recurs in every training step. The store
  * counts how many other blocks are taken between the put and the take of a key's block, and expects
@@ -14,26 +14,27 @@
  * has been taken yet, the store uses the count of the last taken block whose key has the same name.
  * Until a block of a name has been taken, the store expects the blocks of this name in reverse
  * order of their puts, because a backward pass takes them in this order. A wrong expectation only
- * costs time: takes still return the right data.
+ * costs time: each take still returns the right data.
  *
  * If the store did not expect several of the blocks that are taken in a step (misses_total counts
  * them), it concludes that the order has changed, and expects runs. In a run, the program takes
  * neighbouring blocks one after the other, either in the order of their puts or in the reverse
  * order. The store expects a run to be as long as the previous run, and reads the blocks of this
- * run ahead. The store reads all other blocks one at a time. It relies on the learned order again
- * when takes match that order, or at the next step.
+ * run ahead. The store reads all other blocks one at a time. The store relies on the learned order
+ * again when blocks are taken in that order, or at the next step.
  *
- * The store may get less memory than its budget, because other processes use up a limit or few
- * pages are free. A store that can spill then works with the memory that it has, until it can get
- * more. A reserve fails only if the store cannot free the memory of any other block.
+ * The store can get less memory than its budget if other processes use up a limit, or if few pages
+ * are free. A store that can spill then works with the memory that it has, until it can get more.
+ * In that case, actmem_store_reserve() fails only if the store cannot free the memory of any other
+ * block.
  *
  * If a memory limit falls below the usage, a store that can spill returns memory in the background.
  * The store spills blocks and closes regions until it has returned the excess. If the limit also
- * applies to memory of others, the store returns only its share of the excess. The store grows
- * again when the limit rises. The limits are those of the driver, the limit that `actmem limit
- * --pid` sets for the handle, and the cgroup's memory.high if the store has memfd regions of 4K or
- * thp pages. The store tries to exceed the limit only if a call would otherwise fail. Regions that
- * have names stay open, even above the limit.
+ * applies to memory outside of the store, the store returns only its share of the excess. The store
+ * grows again when the limit rises. The limits are those of the driver, the limit that `actmem
+ * limit --pid` sets for the handle, and the cgroup's memory.high if the store has memfd regions of
+ * 4K or thp pages. The store tries to exceed the limit only if a call would otherwise fail. Regions
+ * that have names stay open, even above the limit.
  *
  * Spill files grow on demand. The store frees space in these files if several steps in a row did
  * not need it. When the store has no block any more, it frees all space in the files except
@@ -70,17 +71,17 @@ struct actmem_key {
 
 /*
  * Set this bit in instances that are never reused, such as serial numbers. The store forgets the
- * key of such a block after the take, but still uses the time of the take to predict the takes of
- * other blocks of the same name.
+ * key of such a block after the take, but still uses the time of the take to predict when other
+ * blocks of the same name are taken.
  */
 #define ACTMEM_INSTANCE_ONCE	(UINT64_C(1) << 63)
 
 /*
  * Compute a checksum at each commit and compare it at each hold. Nothing else detects that a disk
- * or a file system returns other data than the store wrote. A file system may report a write as
- * successful, and later return zeros without an error. On a failing disk, ext4 does this in Linux
- * 6.18 and in Linux 7. In Linux 7, ext4 does this also while the file system is full. The store
- * leaves enough space free, but other writers may fill the file system.
+ * or a file system returns other data than the store wrote. A file system can report a write as
+ * successful, and later return zeros without an error. On a failing disk, ext4 loses writes in this
+ * way in Linux 6.18 and in Linux 7. In Linux 7, ext4 also does so while the file system is full.
+ * The store leaves enough space free, but other writers can fill the file system.
  *
  * To compute the checksum, each commit and each hold reads the block once more, in the calling
  * thread. With few cores, a step that spills takes about a tenth longer.
@@ -88,15 +89,15 @@ struct actmem_key {
 #define ACTMEM_STORE_CHECKSUM		(1u << 0)
 /*
  * If the disk is full or fails, keep the block in memory, beyond the budget if necessary. Without
- * this flag, a reserve that needs the memory of that block fails.
+ * this flag, calls that need the memory of that block fail.
  */
 #define ACTMEM_STORE_ALLOW_MEMORY	(1u << 1)
 /* See ACTMEM_FILE_ALLOW_BUFFERED. */
 #define ACTMEM_STORE_ALLOW_BUFFERED	(1u << 2)
 /*
- * Use this flag if some threads reserve and hold blocks, and other threads commit and release them.
- * The threads that commit and release must never block. With this flag, a call that needs memory
- * waits until these threads free memory, and never returns -EDEADLK.
+ * Use this flag if some threads reserve and hold blocks, and other threads commit and release these
+ * blocks. The threads that commit and release must never block. With this flag, a call that needs
+ * memory waits until these threads free memory, and never returns -EDEADLK.
  */
 #define ACTMEM_STORE_HANDED_ON		(1u << 3)
 /*
@@ -107,13 +108,13 @@ struct actmem_key {
 
 struct actmem_store_options {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t budget_bytes;		/* memory, in whole pages; 0: no limit and no spilling */
+	uint64_t budget_bytes;		/* limit on memory, rounded down to pages; 0: no limit */
 	const char *const *spill_paths;	/* directories, one per disk; a block is striped over all */
 	uint32_t spill_path_count;	/* 0: blocks beyond the budget are refused */
 	uint32_t flags;			/* ACTMEM_STORE_* */
 	uint64_t spill_bytes;		/* disk space to allocate at creation; 0: on demand */
 	uint64_t spill_limit_bytes;	/* maximum total length of spill files; 0: no limit */
-	/* Bytes to read ahead, at most half the budget; 0: chosen from measured speeds. */
+	/* Maximum read-ahead, up to half the budget. 0: computed from measured speeds. */
 	uint64_t window_bytes;
 	uint64_t grow_bytes;		/* see struct actmem_heap_options */
 	const struct actmem_region_options *region;	/* see struct actmem_heap_options */
@@ -169,9 +170,10 @@ int actmem_store_destroy(struct actmem_store *store);
 
 /*
  * Returns a string that describes the I/O engine and the files. The string says why the engine was
- * chosen, whether I/O is direct or buffered, and if a file system cannot free a part of a file. If
- * the store got less memory than its budget, the string says why its first attempt to get more
- * failed. The string is valid until actmem_store_destroy(). A later call may return another string.
+ * chosen, whether I/O is direct or buffered, and whether a file system cannot free a part of a
+ * file. If the store got less memory than its budget, the string says why its first attempt to get
+ * more failed. The string is valid until actmem_store_destroy(). A later call can return a
+ * different string.
  */
 const char *actmem_store_describe(const struct actmem_store *store);
 
@@ -181,10 +183,10 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * closes regions that have no block. In the background, the store then spills blocks, and frees the
  * memory of blocks that are also in a file, until the blocks in memory fit into the budget. A
  * region that still contains blocks is closed when the last of these blocks is gone. If the store
- * has spill paths, calls still succeed after the budget is lowered. The only exception is a reserve
- * of more bytes than the new budget. A store without spill paths keeps its blocks, and refuses new
- * blocks until enough have been taken or dropped. Another store can use the released memory as soon
- * as memory_bytes in the statistics is at most the new budget.
+ * has spill paths, calls still succeed after the budget is lowered. The only exception is a call of
+ * actmem_store_reserve() for more bytes than the new budget. A store without spill paths keeps its
+ * blocks, and refuses new blocks until enough have been taken or dropped. Another store can use the
+ * released memory as soon as memory_bytes in the statistics is at most the new budget.
  *
  * May sleep until another thread has created a region.
  *
@@ -217,18 +219,18 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
  * -EINVAL  length is 0, larger than the address space, or above the maximum length of a
  *	registration (64 GiB, or chunk_bytes of the runtime)
  * -ETIMEDOUT  no memory became free in time. Spills that the call started continue
- * -ENOMEM  one of these: length is above the budget; the store has no spill paths, and length is
- *	above the unused part of the budget; actmem_heap_alloc() failed, and the store has no block
- *	to spill; all regions are shorter than length, and the store cannot replace them, because
- *	regions with names stay open
- * -EDEADLK  blocks of this thread, and of threads that wait without a timeout for memory or for a
- *	block, use up the whole budget. A block belongs to the thread that reserved it or holds
- *	it. This ends when any thread commits, releases or puts back the block. Without HANDED_ON, a
- *	thread must not wait in a reserve or hold while it has a block that another thread will
- *	commit or release
+ * -ENOMEM  has one of these causes. (1) length is above the budget. (2) The store has no spill
+ *	paths, and length is above the unused part of the budget. (3) actmem_heap_alloc() failed,
+ *	and the store has no block to spill. (4) All regions have names and are shorter than length.
+ *	The store cannot replace them, because regions with names stay open
+ * -EDEADLK  the whole budget is used up by blocks of this thread, and of threads that wait for
+ *	memory or for a block and have no timeout. A thread that reserves or holds a block owns it
+ *	until any thread commits, releases or puts back the block. Without HANDED_ON, a thread must
+ *	not wait in actmem_store_reserve() or actmem_store_hold() while it owns a block that another
+ *	thread will commit or release
  * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names the
- *	block. It also names the file and the offset of the failed write, or the directory that has
- *	no space. The block stays in memory
+ *	block, and also the file and the offset of the failed write, or the directory that has no
+ *	space. The block stays in memory
  */
 int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t length,
 			 void **memory, uint64_t timeout_ns);
@@ -243,22 +245,23 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
 /*
  * Returns the memory of a committed block. The caller may read the memory until it ends the hold.
  * The call also stores the block's length in *@length, unless @length is NULL. If the block is only
- * in a file, the call first waits for memory, as a reserve does, and then for the read. It waits at
- * most @timeout_ns in total.
+ * in a file, the call first waits for memory, as actmem_store_reserve() does, and then for the
+ * read. The call waits at most @timeout_ns in total.
  *
  * Several threads may hold a block at the same time, and a thread may hold a block several times.
  * One actmem_store_release() or actmem_store_put_back(), by any thread, ends one hold. While the
  * first hold waits for memory or for the read, other holds of the block wait for the first hold.
- * Each of them waits at most its own @timeout_ns. Each hold compares the checksum.
+ * Each hold waits at most its own @timeout_ns. Each hold compares the checksum.
  *
  * -ENOENT  the store lacks the key, or the block is not committed, or a holder has released it
  * -EIO and others  the read failed. actmem_error() names file, offset and block. The block stays:
  *	the caller may try again, or drop it
- * -ENOSPC, -EDEADLK and others  as for a reserve, because a spilled block needs memory. If budget
- *	and disk are both full, the caller must first release or drop another block
+ * -ENOSPC, -EDEADLK and others  as for actmem_store_reserve(), because a spilled block needs
+ *	memory. If budget and disk are both full, the caller must first release or drop another
+ *	block
  * -EBADMSG  the checksum differs from that of the commit (CHECKSUM)
  * -ETIMEDOUT  no memory became free in time, or the read did not end in time; the read continues
- * -ENOMEM  as for a reserve, or no memory for the bookkeeping
+ * -ENOMEM  as for actmem_store_reserve(), or there is no memory for the bookkeeping
  */
 int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,
 		      uint64_t *length, uint64_t timeout_ns);
@@ -284,15 +287,16 @@ int actmem_store_put_back(struct actmem_store *store, struct actmem_key key);
  * Removes a block that the caller reserved, or one that is committed and not held. The statistics
  * do not count this block as taken.
  *
- * -ENOENT  the store lacks the key, or the reserve of the block has not returned yet
+ * -ENOENT  the store lacks the key, or actmem_store_reserve() has not returned the block yet
  * -EBUSY  the block is held, or another thread is putting or committing it
  */
 int actmem_store_drop(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Copy a block into a store, or out of it. A put is a reserve, a memcpy(3) and a commit. A take is
- * a hold, a memcpy(3) and a release. A put and a take wait without a timeout. If several threads
- * take a block at the same time, each gets a copy of it.
+ * Copy a block into a store, or out of it. actmem_store_put() reserves the block, copies the data
+ * with memcpy(3), and commits the block. actmem_store_take() holds the block, copies the data, and
+ * releases the block. Both calls wait without a timeout. If several threads take a block at the
+ * same time, each thread gets a copy of the block.
  *
  * -EINVAL  @length is not the length of the block
  * others  the errors of actmem_store_reserve() and actmem_store_hold()
@@ -311,17 +315,17 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
 int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Returns an eventfd(2) that becomes readable when a read of a block from a spill file ends. These
- * reads include those that the store began by itself. With this descriptor, a program can wait for
- * blocks and for other events at the same time:
+ * Returns an eventfd(2) that becomes readable when a read of a block from a spill file ends, even
+ * if the store began the read by itself. With this descriptor, a program can wait for blocks and
+ * for other events at the same time:
  *
  *	actmem_store_prefetch(store, key);
  *	while ((error = actmem_store_hold(store, key, &memory, NULL, 0)) == -ETIMEDOUT)
  *		// poll(2) for the eventfd and other descriptors, then read(2) the eventfd
  *
  * Read the eventfd before the next actmem_store_hold(), not after it. If the read of a block fails
- * while no call waits for the block, the next hold of the block with a timeout of 0 returns the
- * error. The hold after that reads the block again. The descriptor is close-on-exec and
+ * while no call waits for the block, the next actmem_store_hold() of the block with a timeout of 0
+ * returns the error. The following call reads the block again. The descriptor is close-on-exec and
  * nonblocking. The store owns the descriptor, and closes it when the store is destroyed.
  *
  * >= 0  the descriptor
@@ -332,12 +336,12 @@ int actmem_store_eventfd(struct actmem_store *store);
 /*
  * Creates and registers regions in advance. Stops when at least @free_bytes of memory are free for
  * blocks that are @length bytes long, or when the budget is used up. Make this call in a separate
- * thread: other threads can use the store meanwhile. If a reserve needs a region during this call,
- * it waits for the creation of at most one region. If the store can spill, the call returns 0 even
- * if it cannot get all this memory.
+ * thread: other threads can use the store meanwhile. If actmem_store_reserve() needs a region
+ * meanwhile, it waits for the creation of at most one region. If the store can spill, the call
+ * returns 0 even if it cannot get all this memory.
  *
- * others  the errors of actmem_heap_alloc(). The store keeps the regions that it created, and a
- *	later reserve tries to create more
+ * others  the errors of actmem_heap_alloc(). The store keeps the regions that it created. Later
+ *	calls of actmem_store_reserve() try to create more
  */
 int actmem_store_grow(struct actmem_store *store, uint64_t length, uint64_t free_bytes);
 
@@ -360,16 +364,16 @@ struct actmem_store_stats {
 	uint64_t takes_total;		/* holds that succeeded */
 	uint64_t hits_total;		/* takes that found their block in memory */
 	uint64_t handed_over_total;	/* hits on blocks that were being spilled */
-	uint64_t late_total;		/* takes of a block being read, or next to be read */
+	uint64_t late_total;		/* takes whose block was being read, or was next in line */
 	uint64_t misses_total;		/* takes of a block that the store did not expect yet */
 	uint64_t put_stall_ns_total;	/* time that puts waited for memory */
 	uint64_t take_stall_ns_total;	/* time that takes waited for their block */
 	uint64_t spilled_bytes_total;	/* bytes written */
 	uint64_t filled_bytes_total;	/* bytes read */
-	uint64_t wasted_bytes_total;	/* bytes read ahead, but dropped before their take */
+	uint64_t wasted_bytes_total;	/* bytes read ahead, but dropped before they were taken */
 	uint64_t failed_spills_total;
 	uint64_t failed_fills_total;
-	uint64_t beyond_budget_bytes;	/* above a lowered budget, or kept due to ALLOW_MEMORY */
+	uint64_t beyond_budget_bytes;	/* memory_bytes above budget_bytes; 0 if below */
 	uint64_t checksums_total;
 	uint64_t file_bytes_peak;
 	uint64_t given_back_bytes_total;	/* file space returned to disks */
@@ -392,9 +396,9 @@ struct actmem_store_event {
 	enum actmem_store_event_kind kind;
 	int32_t result;			/* at the end of a transfer: 0 or a negative errno */
 	struct actmem_key key;
-	uint64_t length;		/* of the block, as reserved */
+	uint64_t length;		/* length of the block, as reserved */
 	uint64_t time_ns;		/* CLOCK_MONOTONIC */
-	uint64_t resident_bytes;	/* as in the statistics, at that time */
+	uint64_t resident_bytes;	/* as in the statistics, at @time_ns */
 	uint64_t spilled_bytes;
 };
 

@@ -187,7 +187,7 @@ static int find_folder(struct memory_cgroup *cgroup, const char *controller,
 	*mount_length = strlen(folder);
 
 	/*
-	 * In a container, the path may be valid only on the host, or lead out of the namespace.
+	 * In a container, the path can be valid only on the host, or can lead out of the namespace.
 	 * Then use the mount point, which is the container's own cgroup.
 	 */
 	if (!strstr(cgroup->path, "/..") && strcmp(cgroup->path, "/")) {

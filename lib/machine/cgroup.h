@@ -9,12 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* If the path of a cgroup is longer, the functions use the mount point instead. */
+/* If the path of a cgroup is longer than this, the functions use the mount point instead. */
 #define CGROUP_PATH_MAX	1024
 #define CGROUP_FILE_MAX	(CGROUP_PATH_MAX + 32)
 
 struct cgroup_limit {
-	char file[CGROUP_FILE_MAX];	/* file of the limit; "" if there is none */
+	char file[CGROUP_FILE_MAX];	/* file of the limit; "" if there is no limit */
 	uint64_t limit_bytes;
 	uint64_t used_bytes;
 	uint64_t available_bytes;	/* left below the limit; page cache counts as free */
@@ -22,7 +22,7 @@ struct cgroup_limit {
 
 struct memory_cgroup {
 	int version;				/* 0: none */
-	char path[CGROUP_PATH_MAX];		/* of the process's cgroup, in the hierarchy */
+	char path[CGROUP_PATH_MAX];		/* path of the process's cgroup in the hierarchy */
 	/*
 	 * The tightest limit of the cgroup itself and its ancestors. Without a limit, limit_bytes
 	 * and available_bytes are UINT64_MAX, and used_bytes is the usage of the cgroup itself.

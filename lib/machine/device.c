@@ -53,7 +53,10 @@ static void take_queue_limits(dev_t number, struct device *device)
 		device->rotational = true;
 		device->depth = DEPTH_ROTATIONAL;
 	}
-	/* The block layer splits longer transfers, so make block_bytes a multiple of this. */
+	/*
+	 * The block layer splits transfers that are longer than request_bytes. So long blocks are a
+	 * multiple of request_bytes.
+	 */
 	if (!read_queue_value(number, "max_sectors_kb", &value))
 		device->request_bytes = value << 10;
 	if (device->request_bytes && device->request_bytes < BLOCK_USUAL)

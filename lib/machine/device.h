@@ -10,14 +10,14 @@
 
 struct device {
 	uint64_t number;		/* device number */
-	uint64_t alignment;		/* of offsets and lengths in direct I/O */
-	uint64_t memory_alignment;	/* of buffers in direct I/O */
+	uint64_t alignment;		/* direct I/O: alignment of offsets and lengths */
+	uint64_t memory_alignment;	/* direct I/O: alignment of buffers */
 	uint64_t block_bytes;		/* a good length of one transfer */
 	uint64_t request_bytes;		/* the longest request of the block layer; 0: not known */
 	unsigned int depth;		/* a good number of concurrent transfers */
 	bool rotational;
 	bool is_block;			/* the file is the device itself */
-	uint64_t length;		/* of the file or device */
+	uint64_t length;		/* length of the file or device */
 };
 
 /* Describes the device of @fd. Returns 0, or -errno with an error message that names @path. */

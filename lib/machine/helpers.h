@@ -9,7 +9,7 @@
  * are ignored.
  *
  * The caller creates the helpers, so they inherit its cgroups, credentials, CPUs and scheduling
- * policy. They block signals.
+ * policy. Helpers block signals.
  */
 #ifndef LIB_MACHINE_HELPERS_H
 #define LIB_MACHINE_HELPERS_H
@@ -21,7 +21,7 @@
 
 #include "machine/cpus.h"
 
-/* Shorter ranges get no helpers: the caller populates them before a helper could start. */
+/* Ranges shorter than this get no helpers: the caller finishes before a helper could start. */
 #define HELPERS_LENGTH	(64ULL << 20)
 
 /* Together with the caller, this many threads come close to a node's memory bandwidth. */
@@ -37,7 +37,7 @@ struct helpers {
 	_Atomic uint64_t left;		/* bytes from @offset that no helper has begun */
 	atomic_bool ended;
 	unsigned int count;
-	int cancel_state;		/* the caller's, which helpers_end() restores */
+	int cancel_state;		/* the caller's state, which helpers_end() restores */
 	pthread_t threads[HELPERS_MAX];
 	struct cpus cpus;
 };
@@ -50,7 +50,7 @@ struct helpers {
 void helpers_begin(struct helpers *helpers, uint64_t offset, uint64_t length,
 		   uint64_t page_bytes);
 
-/* Stops each helper after its current part and waits for it. Returns true if any ran. */
+/* Stops each helper after its current part and waits for it. Returns true if any helper ran. */
 bool helpers_end(struct helpers *helpers);
 
 #endif /* LIB_MACHINE_HELPERS_H */

@@ -44,7 +44,7 @@ bool kernel_log_find_refusal(int log, const void *address, uint64_t length,
 
 	for (;;) {
 		got = read(log, record, RECORD_MAX);
-		/* EPIPE: newer records have overwritten the next ones. */
+		/* EPIPE: the kernel has overwritten the next records with newer ones. */
 		if (got < 0 && (errno == EINTR || errno == EPIPE))
 			continue;
 		if (got <= 0)

@@ -3,8 +3,8 @@
  * This folder reads the kernel's information about the machine and its processes.
  *
  * Read sysfile.h first, which reads small files of /proc and /sys. Next come node.h (NUMA nodes,
- * and the nodes of pages), cpus.h (sets of CPUs), cgroup.h and mounts.h. procfs.h has processes and
- * their descriptors, smaps.h counts pages, and device.h describes the disk that stores a file.
+ * and the nodes of pages), cpus.h (sets of CPUs), cgroup.h and mounts.h. procfs.h reads processes
+ * and their descriptors, smaps.h counts pages, and device.h describes the disk that stores a file.
  * kernel_log.h reads the kernel's log, and helpers.h has threads that help to zero pages.
  *
  * Locks: none.

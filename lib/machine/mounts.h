@@ -15,7 +15,7 @@ struct mount {
 	uint64_t device;		/* st_dev of the files on this mount */
 	const char *point;		/* mount point */
 	const char *type;
-	const char *options;		/* of the file system, such as "rw,size=64G" */
+	const char *options;		/* options of the file system, such as "rw,size=64G" */
 	bool read_only;			/* a flag of this mount, not of its file system */
 };
 

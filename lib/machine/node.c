@@ -28,10 +28,10 @@ int nodes_check(const struct actmem_nodes *nodes)
 	nodes_of_cpuset(&cpuset);
 	for_each_node(node, nodes) {
 		if (!node_is_set(&with_memory, node))
-			return fail(ENODEV, "node %u has no memory; this machine has memory on %s; choose with %s",
+			return fail(ENODEV, "node %u has no memory; this machine has memory on %s; choose nodes with %s",
 				    node, NODES_TEXT(&with_memory), KNOB(NODES));
 		if (!node_is_set(&cpuset, node))
-			return fail(EPERM, "node %u is outside this task's cpuset, which has %s; choose with %s",
+			return fail(EPERM, "node %u is outside this task's cpuset, which has %s; choose nodes with %s",
 				    node, NODES_TEXT(&cpuset), KNOB(NODES));
 	}
 	return 0;
@@ -121,7 +121,7 @@ bool node_is_only_one(unsigned int *node)
 int fail_numa_call(const char *what, const char *call)
 {
 	if (errno == EPERM || errno == ENOSYS)
-		return fail(errno, "%s (%s: %s): a container's seccomp profile may forbid it; give it CAP_SYS_NICE (docker run --cap-add SYS_NICE)",
+		return fail(errno, "%s (%s: %s): a container's seccomp profile may forbid this call; give the container CAP_SYS_NICE (docker run --cap-add SYS_NICE)",
 			    what, call, strerror(errno));
 	return fail(errno, "%s (%s: %s)", what, call, strerror(errno));
 }

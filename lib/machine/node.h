@@ -4,9 +4,9 @@
  *
  * The library does not use libnuma, which would not make the code shorter. When libnuma is loaded,
  * it changes the memory policy of the loading thread for a moment, and ends the process if it
- * cannot allocate memory. Its numa_parse_nodestring() and numa_distance() print on stderr.
- * numa_parse_nodestring() also rejects nodes that this machine lacks. The LD_PRELOAD library cannot
- * use libnuma, but needs these sets of nodes too.
+ * cannot allocate memory. The functions numa_parse_nodestring() and numa_distance() print on
+ * stderr. numa_parse_nodestring() also rejects nodes that this machine lacks. The LD_PRELOAD
+ * library cannot use libnuma, but needs these sets of nodes too.
  */
 #ifndef LIB_MACHINE_NODE_H
 #define LIB_MACHINE_NODE_H
@@ -35,8 +35,8 @@ static inline bool pages_are_hugetlb(enum actmem_pages pages)
 }
 
 /*
- * Returns the kind whose pages have @bytes bytes. If no kind has that size, returns the next
- * smaller kind.
+ * Returns the kind of pages of @bytes bytes. If no kind has that size, returns the next smaller
+ * kind.
  */
 static inline enum actmem_pages pages_of_bytes(uint64_t bytes)
 {

@@ -15,7 +15,7 @@ enum tale {
 	TALE_LIBRARY,			/* libactmem or a function of CUDA is missing */
 	TALE_POOL,			/* a device's pool cannot be opened */
 	TALE_BLOCK,			/* a block cannot be allocated */
-	TALE_CONTEXT,			/* a context is not the primary one */
+	TALE_CONTEXT,			/* a context is not its device's primary context */
 	TALE_LOST,			/* a reset or the program ended a region's registration */
 	TALE_REGION,			/* a registered range cannot get pages of a region */
 	TALE_REFUSED,			/* CUDA refuses to register a region's pages */

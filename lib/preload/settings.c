@@ -30,7 +30,7 @@ void cuda_settings_read(struct cuda_settings *settings, struct reader *reader)
 	settings->is_strict = reader_value(reader, KNOB_STRICT);
 	settings->min_bytes = reader_value(reader, KNOB_CUDA_MIN);
 	settings->keep_bytes = reader_value(reader, KNOB_CUDA_KEEP);
-	/* Round up: the variable may have any value, but a heap needs a multiple of 2 MiB. */
+	/* Round up: the variable can have any value, but a heap needs a multiple of 2 MiB. */
 	settings->grow_bytes = round_up(reader_value(reader, KNOB_HEAP_GROW) ?: GROW_BYTES,
 					HUGE_PAGE_BYTES);
 	settings->limit_bytes = reader_value(reader, KNOB_HEAP_LIMIT);

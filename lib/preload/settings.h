@@ -16,18 +16,18 @@
 
 struct malloc_settings {
 	bool is_wanted;			/* ACTMEM_MALLOC=1 */
-	uint64_t min_bytes;		/* ACTMEM_MALLOC_MIN: shortest block that is served */
+	uint64_t min_bytes;		/* ACTMEM_MALLOC_MIN: length of the pool's shortest block */
 	uint64_t decay_ms;		/* ACTMEM_MALLOC_DECAY: how long freed memory is kept */
 	enum actmem_policy policy;	/* ACTMEM_POLICY; DEFAULT: BIND if nodes are set */
-	struct actmem_nodes nodes;	/* ACTMEM_NODES; if empty: the calling CPU's node */
+	struct actmem_nodes nodes;	/* ACTMEM_NODES; if empty: the node of the caller's CPU */
 };
 
 struct cuda_settings {
-	uint64_t min_bytes;		/* ACTMEM_CUDA_MIN: shortest request that is served */
+	uint64_t min_bytes;		/* ACTMEM_CUDA_MIN: shorter requests are passed to CUDA */
 	uint64_t keep_bytes;		/* ACTMEM_CUDA_KEEP: bytes of freed memory to keep */
 	uint64_t grow_bytes;		/* ACTMEM_HEAP_GROW: length of each region */
 	uint64_t limit_bytes;		/* ACTMEM_HEAP_LIMIT: limit of each heap; 0: no limit */
-	bool is_strict;			/* ACTMEM_STRICT: requests that regions cannot serve fail */
+	bool is_strict;			/* ACTMEM_STRICT: fail requests that get no region */
 	bool is_verbose;		/* ACTMEM_VERBOSE: also print lines about successes */
 };
 

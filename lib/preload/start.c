@@ -6,7 +6,7 @@
  * The constructor runs before the constructors of other libraries (-z initfirst). So fork() calls
  * the preload's handler (pthread_atfork()) after the handlers of other libraries, and these
  * libraries' locks are taken before the preload's. A thread that allocates memory while it holds a
- * lock of another library takes the locks in the same order. When the constructor runs, the C
+ * lock of another library also takes the locks in this order. When the constructor runs, the C
  * library has not set environ yet.
  */
 #include <stdbool.h>
@@ -21,7 +21,7 @@
 
 /*
  * Returns true if the program and its libraries call the preload's malloc functions. Malloc mode
- * stays off if the program has its own malloc, because this malloc may lack a function such as
+ * stays off if the program has its own malloc, because this malloc can lack a function such as
  * memalign(). The program would then allocate a block with the preload's memalign(), and free the
  * block with its own free().
  */

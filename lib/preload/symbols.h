@@ -10,8 +10,8 @@
 
 /*
  * The functions that a program would call without the preload: the C library's, or those of another
- * preload that comes after this one. They can be called at any time. For RTLD_DEFAULT and
- * RTLD_NEXT, their results depend on the library that calls them.
+ * preload that comes after this one. The functions can be called at any time. For RTLD_DEFAULT and
+ * RTLD_NEXT, the results depend on the calling library.
  */
 extern void *(*next_dlsym)(void *handle, const char *name);
 extern void *(*next_dlvsym)(void *handle, const char *name, const char *version);
@@ -24,10 +24,10 @@ extern void *(*next_dlvsym)(void *handle, const char *name, const char *version)
 void symbols_find_next(void);
 
 /*
- * Returns true if neither the program nor a library before this one has a function of that name.
+ * Returns true if neither the program nor a library before this one has a function named @name.
  * Comparing addresses would not suffice: in a program that is linked to a fixed address, the
- * address of a library's function may be an address in the program (of a PLT entry). Must be called
- * while there is only one thread.
+ * address of a library's function can be that of a PLT entry of the program. Must be called while
+ * there is only one thread.
  */
 bool symbols_come_first(const char *name);
 
@@ -46,8 +46,8 @@ const char *library_soname(const struct link_map *library);
 struct link_map *library_of(const void *address);
 
 /*
- * Returns the first loaded library with that soname, or NULL. The program can unload the library at
- * any time.
+ * Returns the first loaded library with the soname @soname, or NULL. The program can unload the
+ * library at any time.
  */
 struct link_map *library_loaded(const char *soname);
 

@@ -103,8 +103,8 @@ static size_t append(char words[WAIT_WORDS], size_t at, const char *more)
 }
 
 /*
- * Writes the name of a request's file. This may run for each request, under the queue's lock, so do
- * not use snprintf(), which is slow.
+ * Writes the name of a request's file. Can be called for each request, under the queue's lock, so
+ * do not use snprintf(), which is slow.
  */
 static void name_file(char words[WAIT_WORDS], const struct actmem_file *file)
 {
@@ -322,7 +322,7 @@ static bool advance(struct transfer *block, uint64_t bytes)
 
 /*
  * Returns an error if the block cannot continue. @moved: the last system call made progress. The
- * kernel may interrupt a transfer without a failure, for example for live patching or because a
+ * kernel can interrupt a transfer without a failure, for example for live patching or because a
  * task ended.
  */
 static int check_progress(struct transfer *block, int64_t result, bool moved)

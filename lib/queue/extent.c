@@ -59,11 +59,11 @@ static int fail_no_room(const struct stripe *stripe, uint64_t length, const stru
 }
 
 /*
- * Checks for enough space. Without this check, fallocate() would fill the file system before it
- * fails. Meanwhile no other writer would find space, not even the file system for its metadata:
- * Linux 7's ext4 then writes zeros over data that it cannot mark as written. So the check leaves
- * some space for metadata. Parts of the file may be allocated already, so the check counts only
- * bytes that are surely missing.
+ * Checks that the file system has enough space. Otherwise fallocate() would fill the file system
+ * before it fails. Meanwhile no other writer would find space, not even the file system for its
+ * metadata: Linux 7's ext4 then writes zeros over data that it cannot mark as written. So the check
+ * leaves some space for metadata. Parts of the file may be allocated already, so the check counts
+ * only bytes that are surely missing.
  */
 static int check_room(const struct stripe *stripe, uint64_t offset, uint64_t length)
 {

@@ -20,8 +20,8 @@
 #define OWNER_ALONE	0600
 
 /*
- * Returns the offset in the set of the first byte that is not in file @stripe if this file is
- * @length bytes long. The result is at most INT64_MAX, the largest offset.
+ * Suppose that file @stripe has @length bytes. Returns the offset, in the set, of the first byte
+ * that this file lacks. The result is at most INT64_MAX, the largest offset.
  */
 static uint64_t gap_behind(const struct actmem_file *file, unsigned int stripe, uint64_t length)
 {
@@ -248,8 +248,8 @@ static int open_files(struct actmem_file *file, const struct actmem_file_options
 		file->count++;
 	}
 	/*
-	 * Let forked children close the files from now on: the allocation below may take long, and
-	 * the process may fork meanwhile.
+	 * Let forked children close the files from now on: the allocation below can take seconds,
+	 * and the process can fork meanwhile.
 	 */
 	file->held.descriptors = file->descriptors;
 	file->held.count = file->count;
@@ -336,8 +336,8 @@ int actmem_file_close(struct actmem_file *file)
 		link_remove(&file->link);
 		queue->file_count--;
 		/*
-		 * A set of files that is created later may get the same address, but it is
-		 * published under another name.
+		 * A set of files that is opened later can get the same address, but must be
+		 * published under its own name.
 		 */
 		if (queue->published_file == file)
 			queue->published_file = NULL;

@@ -30,7 +30,7 @@ struct actmem_file {
 	int descriptors[ACTMEM_FILE_PATHS_MAX];
 	struct link pending;		/* requests with blocks to start, in order of arrival */
 	unsigned int under_way, depth;	/* blocks under way, and their limit */
-	unsigned int requests;		/* under way */
+	unsigned int requests;		/* requests under way */
 	bool read_only, direct, rotational;
 	uint64_t alignment, memory_alignment, block_bytes, stripe_bytes;
 	uint64_t request_bytes;		/* longest I/O that a device accepts; 0: unknown */
@@ -43,14 +43,14 @@ enum request_kind {
 	REQUEST_SPILL,
 };
 
-/* A region that is attached to a queue, so that transfers may use it. */
+/* A region that is attached to a queue, so that transfers can use it. */
 struct attachment {
 	struct link link;		/* in the list of the queue */
 	struct actmem_region *region;
 	char *address;
 	uint64_t length;
-	unsigned int requests;		/* under way */
-	bool plain;			/* not in registered buffers */
+	unsigned int requests;		/* requests under way */
+	bool plain;			/* the region is not in registered buffers */
 	uint64_t piece_bytes;		/* length of each piece except the last */
 	unsigned int pieces;
 	unsigned int held;		/* registered pieces that the kernel has not released */
@@ -63,13 +63,13 @@ struct request {
 	struct link timed;		/* in queue->timed: deadlines, the earliest first */
 	enum request_kind kind;
 	uint64_t id, cookie, deadline;
-	uint64_t since;			/* ns: the last clock tick before it was submitted */
+	uint64_t since;			/* ns: the last clock tick before the submission */
 	struct actmem_file *file;
 	struct attachment *attachment;
 	uint64_t offset;		/* in the region */
 	uint64_t file_offset;
 	uint64_t length;
-	uint64_t begun, done;		/* bytes of started blocks, of completed blocks */
+	uint64_t begun, done;		/* bytes of started and of completed blocks */
 	uint64_t blocks;		/* number of started blocks */
 	unsigned int under_way;		/* blocks that have not ended */
 	int error;			/* the request ends with this errno; 0: none */
@@ -89,13 +89,13 @@ struct transfer {
 	unsigned int stripe;		/* index of the file */
 	unsigned int piece;		/* index of the attachment's piece */
 	unsigned int repeats;		/* consecutive attempts that made no progress */
-	bool cancelled;			/* the kernel was asked to cancel it */
+	bool cancelled;			/* the kernel was asked to cancel the block */
 };
 
 struct actmem_queue;
 
 /*
- * The functions of an engine. Those that can fail return 0, or a negative errno with an error
+ * The functions of an engine. Functions that can fail return 0, or a negative errno with an error
  * message. Callers of wake, listen, attend and cancel hold the queue's lock.
  */
 struct engine {
@@ -112,8 +112,8 @@ struct engine {
 	/* Ensures that a thread can report completions while all other threads are busy. */
 	int (*listen)(struct actmem_queue *queue);
 	/*
-	 * Wakes the thread that listen() ensures. That thread must call notify(), or the next
-	 * deadline is now earlier.
+	 * Wakes the thread that listen() ensures. Called if that thread must call notify(), or if
+	 * the next deadline is now earlier.
 	 */
 	void (*attend)(struct actmem_queue *queue);
 	/* Interrupts the blocks of a request, if the engine can. */
@@ -147,7 +147,7 @@ struct actmem_queue {
 	struct uring *uring;		/* state of the io_uring engine */
 	pthread_mutex_t lock;
 	pthread_cond_t completed;
-	struct link files;		/* the first file that has a block to start is next */
+	struct link files;		/* served next: the first file that has a block to start */
 	struct link attachments;
 	unsigned int file_count, attachment_count;
 	struct link under_way, ended, timed;
@@ -156,9 +156,9 @@ struct actmem_queue {
 	void *notify_data;
 	bool to_notify;			/* notify() must run for new completions */
 	bool notifying;			/* notify() is running */
-	int event;			/* of actmem_queue_eventfd(); -1: none yet */
-	struct held held;		/* a forked child closes event */
-	bool to_raise;			/* make event readable: there are new completions */
+	int event;			/* result of actmem_queue_eventfd(); -1: none yet */
+	struct held held;		/* makes forked children close @event */
+	bool to_raise;			/* make @event readable: there are new completions */
 	struct link unused;		/* free requests, to reuse */
 	unsigned int waiting;		/* threads in actmem_queue_wait() */
 	unsigned int to_tell;		/* number of waiting threads to wake */
@@ -194,9 +194,9 @@ uint64_t file_locate(const struct actmem_file *file, uint64_t offset, unsigned i
 		     uint64_t *file_offset);
 
 /*
- * Both functions wake the threads that wait for one of the latest changes. queue_unlock() releases
- * the lock first, so that the woken threads need not wait for the lock. A thread that is about to
- * sleep on a condition calls queue_tell(), which keeps the lock.
+ * queue_unlock() and queue_tell() wake the threads that wait for one of the latest changes.
+ * queue_unlock() releases the lock first, so that the woken threads need not wait for the lock. A
+ * thread that is about to sleep on a condition calls queue_tell(), which keeps the lock.
  */
 void queue_unlock(struct actmem_queue *queue);
 void queue_tell(struct actmem_queue *queue);
@@ -233,7 +233,7 @@ void queue_fail_transfer(struct actmem_queue *queue, struct transfer *block, int
 bool queue_is_cancelled(const struct transfer *block);
 void queue_give_up_transfer(struct actmem_queue *queue, struct transfer *block);
 
-/* Publishes the number of requests under way, and the oldest one. Called when either changes. */
+/* Publishes the number of requests under way, and the oldest request. Called after changes. */
 void queue_publish(struct actmem_queue *queue);
 
 /* Ends requests that are past their deadline. Returns the next deadline; 0: none. */
@@ -252,7 +252,7 @@ void queue_raise(int event);
 
 /*
  * Called by threads of the engine. queue_is_to_notify() returns true if the thread should call
- * queue_notify(), which calls the notify function and releases the lock meanwhile.
+ * queue_notify(), which releases the lock while it calls the notify function.
  */
 bool queue_is_to_notify(const struct actmem_queue *queue);
 void queue_notify(struct actmem_queue *queue);

@@ -349,9 +349,9 @@ bool queue_is_attached(struct actmem_queue *queue, const struct actmem_region *r
 }
 
 /*
- * Registering a region may take long, and may need more of RLIMIT_MEMLOCK than is left. So the call
- * first refuses a region that is already attached. If two threads attach a region at once, the
- * later one undoes its registration and fails.
+ * Registering a region can take seconds, and can exceed RLIMIT_MEMLOCK. So the call first refuses a
+ * region that is already attached. If two threads attach a region at once, the later thread undoes
+ * its registration and fails.
  */
 int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region, uint32_t flags)
 {
@@ -362,7 +362,7 @@ int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region
 	if (error)
 		return error;
 	if (!region || region->am != queue->am)
-		return fail(EINVAL, region ? "the region and the queue are not of the same actmem_open()" :
+		return fail(EINVAL, region ? "the region and the queue come from different calls of actmem_open()" :
 			    "actmem_queue_attach: no region");
 	if (flags & ~ACTMEM_ATTACH_PLAIN)
 		return fail(EINVAL, "attach flags 0x%x are unknown", flags & ~ACTMEM_ATTACH_PLAIN);

@@ -14,9 +14,9 @@
  * that do not wait for them.
  *
  * Locks: the queue's lock protects everything in a queue, except the blocks that an engine
- * transfers. A thread that takes the queue's lock may hold a store's lock, and no other. Under the
- * queue's lock it may take the handles lock. Callers of an engine's wake, listen, attend and cancel
- * hold the queue's lock.
+ * transfers. A thread that takes the queue's lock may hold a store's lock, and no other. A thread
+ * that holds the queue's lock may take the handles lock. Callers of an engine's wake, listen,
+ * attend and cancel hold the queue's lock.
  */
 #ifndef LIB_QUEUE_H
 #define LIB_QUEUE_H
@@ -55,9 +55,9 @@ const char *file_place(const struct actmem_file *file, uint64_t offset, uint64_t
 
 /*
  * file_allocate() allocates disk space for a part of the set. file_punch() frees the disk space of
- * a part: the part's data is lost, and the files keep their length. Both functions may take long,
- * and return 0, or a negative errno with an error message. -EOPNOTSUPP: a file system cannot free
- * parts of files.
+ * a part: the part's data is lost, and the files keep their length. Both functions can take
+ * seconds. They return 0, or a negative errno with an error message. -EOPNOTSUPP: a file system
+ * cannot free parts of files.
  */
 int file_allocate(const struct actmem_file *file, uint64_t offset, uint64_t length);
 int file_punch(const struct actmem_file *file, uint64_t offset, uint64_t length);

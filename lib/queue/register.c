@@ -30,7 +30,7 @@
 static int fail_register(int error, uint64_t length)
 {
 	if (error == ENOMEM || error == EPERM)
-		return fail(error, "cannot register %s with io_uring (%s): RLIMIT_MEMLOCK counts it; raise it, or attach the region with ACTMEM_ATTACH_PLAIN",
+		return fail(error, "cannot register %s with io_uring (%s): this memory counts against RLIMIT_MEMLOCK; raise that limit, or attach the region with ACTMEM_ATTACH_PLAIN",
 			    BYTES_TEXT(length), strerror(error));
 	return fail(error, "cannot register %s with io_uring (%s)", BYTES_TEXT(length),
 		    strerror(error));

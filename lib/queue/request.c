@@ -37,7 +37,7 @@ static HOT int check_region(const struct actmem_queue *queue, const struct actme
 	if (!region)
 		return fail(EINVAL, "no region");
 	if (region->am != queue->am)
-		return fail(EINVAL, "the region and the queue are not of the same actmem_open()");
+		return fail(EINVAL, "the region and the queue come from different calls of actmem_open()");
 	whole = region->backing.length;
 	if (!length || length > whole || offset > whole - length)
 		return fail(EINVAL, "%llu bytes at %llu are not a valid range in a region of %llu bytes",
@@ -131,8 +131,8 @@ static HOT void enlist(struct actmem_queue *queue, struct request *request)
 	if (!is_served_soon(request))
 		queue->engine->wake(queue);
 	/*
-	 * This deadline is now the earliest. Wake the waiting threads, because they must expire
-	 * the request if all workers hang.
+	 * If the request's deadline is now the earliest, wake the threads in actmem_queue_wait(),
+	 * because they must expire the request if all workers hang.
 	 */
 	if (queue->timed.next == &request->timed)
 		queue->to_tell += queue->waiting;
@@ -141,8 +141,8 @@ static HOT void enlist(struct actmem_queue *queue, struct request *request)
 }
 
 /*
- * Copies the caller's struct. Most callers use the same version of the struct as the library, and
- * one assignment suffices.
+ * Copies the caller's struct. Most callers use the library's version of the struct: then one
+ * assignment suffices.
  */
 static int take_request(struct actmem_request *taken, const struct actmem_request *caller)
 {
@@ -242,7 +242,7 @@ static void describe(const struct request *request, struct actmem_completion *co
 		fail(request->error, "%s", request->words);
 }
 
-/* Writes a completion to the caller's struct. The caller's version is @size bytes long. */
+/* Writes a completion to the caller's struct, whose version has @size bytes. */
 static void hand_over(const struct request *request, char *caller, size_t size)
 {
 	struct actmem_completion completion;

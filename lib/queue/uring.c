@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The engine that uses io_uring. One thread owns the ring. It starts blocks, takes completions, and
- * registers buffers and files. So completions interrupt no thread of the program, and the kernel
- * cancels no I/O when a thread of the program ends.
+ * The engine that uses io_uring. One thread owns the ring. This thread starts blocks, takes
+ * completions, and registers buffers and files. So completions interrupt no thread of the program,
+ * and the kernel cancels no I/O when a thread of the program ends.
  *
  * The ring's thread sleeps in the kernel until a completion arrives, a deadline passes, or another
  * thread writes to the ring's eventfd. ring.c creates the ring, register.c registers buffers and
@@ -71,7 +71,7 @@ static bool send_transfer(struct uring *uring, struct transfer *block)
 	else
 		io_uring_prep_write_fixed(sqe, file, memory, length, offset,
 					  attachment->slots[block->piece]);
-	/* If a transfer made no progress, let a kernel thread repeat it: that thread may sleep. */
+	/* If a transfer made no progress, let a kernel thread repeat it: that thread can sleep. */
 	io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE | (block->repeats ? IOSQE_ASYNC : 0));
 	io_uring_sqe_set_data(sqe, block);
 	return true;
@@ -195,7 +195,10 @@ static void take_completions(struct actmem_queue *queue, struct uring *uring)
 	io_uring_cq_advance(&uring->ring, count);
 }
 
-/* Does one step of the first job without the lock, because it takes a long time to pin a piece. */
+/*
+ * Does one step of the first job. Releases the lock during the step, because pinning a piece can
+ * take milliseconds.
+ */
 static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
 {
 	enum ring_step step = RING_STEP_WAIT;

@@ -23,7 +23,7 @@
 
 enum ring_step {
 	RING_STEP_AGAIN,
-	RING_STEP_WAIT,			/* for a completion */
+	RING_STEP_WAIT,			/* the job waits for a completion */
 	RING_STEP_ENDED,
 };
 
@@ -33,7 +33,7 @@ struct ring_job {
 	struct attachment *attachment;
 	struct actmem_file *file;
 	unsigned int next;		/* next piece or stripe */
-	int error;			/* negative */
+	int error;			/* negative errno, or 0 */
 	char words[ERROR_TEXT_MAX];
 	bool ended;
 };
@@ -46,11 +46,11 @@ struct uring {
 	int descriptors[2];		/* ring, eventfd */
 	bool listens;			/* the kernel polls the eventfd for the ring */
 	bool asleep, ending, started, cancelling;
-	bool woken;			/* wake() was called since the thread checked for work */
+	bool woken;			/* wake() was called after the last check for work */
 	int error;			/* error of starting the ring; 0: none */
 	struct link jobs;
 	struct link unused, to_send, under_way;	/* blocks */
-	unsigned int sent;		/* blocks put in the ring that have not completed */
+	unsigned int sent;		/* blocks in the ring that have not completed */
 	struct transfer blocks[RING_ENTRIES];
 	/* Free slots of the ring's tables. Only the ring's thread uses these fields. */
 	uint16_t buffers[RING_BUFFERS], files[RING_FILES];
@@ -59,8 +59,8 @@ struct uring {
 };
 
 /*
- * Create and close the ring. Only the ring's thread calls them. ring_open() returns 0, or a
- * negative errno with an error message.
+ * ring_open() creates the ring, and ring_close() closes it. Only the ring's thread calls these
+ * functions. ring_open() returns 0, or a negative errno with an error message.
  */
 int ring_open(struct uring *uring);
 void ring_close(struct uring *uring);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Backends, which create regions. Each is a table of functions. Only the backends and map.c make
- * the system calls that create and map regions.
+ * Backends, which create regions. Each backend is a table of functions. Only the backends and map.c
+ * make the system calls that create and map regions.
  */
 #ifndef LIB_REGION_BACKEND_H
 #define LIB_REGION_BACKEND_H
@@ -22,7 +22,7 @@ struct region_request {
 	uint64_t length;
 	enum actmem_pages pages;
 	enum actmem_policy policy;
-	struct actmem_nodes nodes;	/* with BIND, not empty; with PREFERRED, at most one */
+	struct actmem_nodes nodes;	/* BIND: not empty; PREFERRED: at most one node */
 	bool has_home;			/* @home is set; only with BIND */
 	unsigned int home;		/* prefer nodes near this node, not near the caller */
 	uint32_t allow;
@@ -75,7 +75,7 @@ struct backend {
 	enum actmem_backend kind;
 	const char *name;
 
-	/* Opens the backend. Sets *@device to a descriptor, or to -1 if it needs none. */
+	/* Opens the backend. Sets *@device to a descriptor, or to -1 if the backend needs none. */
 	int (*open)(int *device);
 
 	/*
@@ -107,7 +107,7 @@ struct backend {
 	/*
 	 * populate() and discard() allocate and free whole pages within the region. Both functions
 	 * may run concurrently with any call for the backing. If @in_turn is set, the caller
-	 * serializes these two calls.
+	 * serializes calls of the two functions.
 	 */
 	bool in_turn;
 	int (*populate)(const struct backing *backing, uint64_t offset, uint64_t length);
@@ -124,7 +124,7 @@ struct backend {
 
 	/*
 	 * Returns the region's surplus in bytes (see actmem_region_info). The pointer is NULL if
-	 * the backend's regions have no surplus.
+	 * the backend's regions never have a surplus.
 	 */
 	uint64_t (*surplus)(const struct backing *backing);
 
@@ -132,7 +132,8 @@ struct backend {
 	void (*release)(struct backing *backing);
 
 	/*
-	 * Adds every region that this process may see to @list. The caller sets the field command.
+	 * Adds to @list every region that this process is allowed to see. The caller sets the field
+	 * @command of each region.
 	 */
 	int (*list)(struct region_list *list);
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Handles (struct actmem): each is an open backend with its regions. A forked child closes the
- * descriptors of all handles.
+ * Handles (struct actmem): each handle is an open backend with its regions. A forked child closes
+ * the descriptors of all handles.
  */
 #ifndef LIB_REGION_CONTEXT_H
 #define LIB_REGION_CONTEXT_H
@@ -42,8 +42,8 @@ struct actmem {
 	struct actmem_options options;
 	struct heap_names heap_names;
 	struct stats stats;		/* records are added and removed under handles_lock() */
-	struct counters *counters;	/* in stats */
-	struct published_waits *waits;	/* in stats */
+	struct counters *counters;	/* points into @stats */
+	struct published_waits *waits;	/* points into @stats */
 	char description[DESCRIPTION_MAX];
 };
 
@@ -56,7 +56,7 @@ struct actmem_region {
 	bool by_default;		/* the caller did not set allow: report fallbacks */
 	struct backing backing;
 	struct stats_record *record;	/* memfd only; @lock protects the record's mapped_bytes */
-	unsigned int maps;		/* maps that were not unmapped yet; under @lock */
+	unsigned int maps;		/* calls of map minus calls of unmap; under @lock */
 	_Atomic unsigned int attachments;	/* number of attachments to queues */
 	_Atomic unsigned int buffers;	/* number of queues that registered the pages */
 	/* The registration with a runtime, or NULL. Set under @lock. */

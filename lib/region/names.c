@@ -106,7 +106,7 @@ int name_open(const struct region_request *request, int flags, int *fd, struct s
 	if (!stat(path, found) && !S_ISREG(found->st_mode))
 		return fail(EINVAL, "%s is not a file, so not a region", path);
 	flags |= request->open & ACTMEM_OPEN_READ ? O_RDONLY : O_RDWR;
-	/* In a directory that all users may write to, the name may be another user's symlink. */
+	/* In a directory that all users can write to, the name can be another user's symlink. */
 	flags |= own ? O_NOFOLLOW : 0;
 	/* O_NONBLOCK: a FIFO may have replaced the file since the check. */
 	*fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);

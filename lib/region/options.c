@@ -124,7 +124,7 @@ enum actmem_pages options_pages(const struct actmem_options *defaults,
 	return pages ? pages : defaults->pages ? defaults->pages : ACTMEM_PAGES_2M;
 }
 
-/* Returns the fallbacks that options rule out because the options set pages or a placement. */
+/* Returns the fallbacks that options rule out because they set pages or a placement. */
 static uint32_t ruled_out(enum actmem_pages pages, enum actmem_policy policy,
 			  const struct actmem_nodes *nodes)
 {

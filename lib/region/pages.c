@@ -66,7 +66,10 @@ static int publish_change(struct actmem_region *region, int error)
 
 void region_hold_pages(struct actmem_region *region)
 {
-	/* Wait until a change that is in progress has ended. */
+	/*
+	 * Wait until a change in progress of a memfd region has ended. A change of a driver's
+	 * region holds no lock: the driver never discards pinned pages.
+	 */
 	pthread_mutex_lock(&region->pages_lock);
 	region->buffers++;
 	pthread_mutex_unlock(&region->pages_lock);
@@ -78,7 +81,7 @@ void region_let_go_of_pages(struct actmem_region *region)
 }
 
 /*
- * Populates or discards a range. Does not lock region->lock, because the change may take long.
+ * Populates or discards a range. Does not lock region->lock, because the change can take seconds.
  * Meanwhile, `actmem waits` shows this thread as waiting.
  */
 static int change_range(struct actmem_region *region, uint64_t offset, uint64_t length,
@@ -156,7 +159,7 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
 		error = check_range(region, offset, length);
 	if (error)
 		return error;
-	/* The backend populates missing pages first, which may take long. */
+	/* The backend populates missing pages first, which can take seconds. */
 	thread_hold_cancellation();
 	wait = wait_begin(region->am->waits, WAIT_REGION, 0, length, region->backing.name);
 	error = region->backend->export(&region->backing, offset, length, fd);

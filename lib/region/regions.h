@@ -47,8 +47,8 @@ static inline uint64_t region_surplus(const struct actmem_region *region)
 int region_check_writable(const struct actmem_region *region);
 
 /*
- * Returns -EBUSY with an error message if the region is registered; else 0. Devices may use the
- * pages of a registered region. @what is a word for the message, such as "closed".
+ * Returns -EBUSY with an error message if the region is registered; else 0. Devices can be using
+ * the pages of a registered region. @what: a word for the message, such as "closed".
  */
 int region_check_unregistered(const struct actmem_region *region, const char *what);
 
@@ -67,8 +67,9 @@ int region_finish(struct actmem_region *made, int error, struct actmem_region **
 
 /*
  * Prints on stderr that a region is worse than ACTMEM_STRICT=1 demands. Prints this for the first
- * such region of a process, and again for the first region that is not locked if that is a later
- * region. Prints nothing if `actmem run` has reported this, or if ACTMEM_QUIET=1 is set.
+ * such region of a process. If a later region is the first that is not locked, prints the line
+ * again for that region. Prints nothing if `actmem run` has reported this, or if ACTMEM_QUIET=1 is
+ * set.
  */
 void region_report(const struct actmem_region *region);
 

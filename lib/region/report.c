@@ -25,7 +25,7 @@ void region_report(const struct actmem_region *region)
 	    !(kinds & ~atomic_fetch_or(&reported, kinds)))
 		return;
 	/* The driver has one kind of pages, and pins them. Its only fallback is other nodes. */
-	fprintf(stderr, "actmem: memory is %s pages of %s%s%s; 'actmem doctor' reports how to get better memory, docs/installing.md how to install the command and the driver, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line\n",
+	fprintf(stderr, "actmem: memory is %s pages of %s%s%s; 'actmem doctor' reports how to get better memory, docs/installing.md says how to install the command and the driver, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line\n",
 		pages[backing->pages], region->backend->name,
 		is_unlocked ? ", not locked" : "",
 		backing->unplaced ? ", on nodes that the kernel chose (mbind is forbidden)" :

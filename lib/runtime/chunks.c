@@ -14,7 +14,7 @@
 #include "runtime/inside.h"
 
 /*
- * Registers or unregisters a chunk, and then pauses. The runtime may wait here for all work of its
+ * Registers or unregisters a chunk, and then pauses. The runtime can wait here for all work of its
  * device.
  */
 static int change_chunk(struct registration *registration,

@@ -3,7 +3,7 @@
  * Registers regions with the CUDA driver API.
  *
  * CUDA does not work in a child of a process that used CUDA, so this file does not call CUDA in
- * such a child. Because cuInit() may fork, a thread that calls cuInit() holds no lock that fork()
+ * such a child. Because cuInit() can fork, a thread that calls cuInit() holds no lock that fork()
  * takes.
  */
 #include <ctype.h>
@@ -51,7 +51,7 @@ static const char *advice_for(cuda_result result)
 	}
 }
 
-/* Returns a negative errno. The error message says what failed, and why in CUDA's terms. */
+/* Sets an error message: what failed, and why in CUDA's terms. Returns a negative errno. */
 static int cuda_fail(cuda_result result, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
@@ -78,7 +78,7 @@ static int start_cuda(unsigned int uses, int *devices)
 	if (has_begun && begun_generation != handles_generation)
 		return fail(EOWNERDEAD, "this process was forked from one that used CUDA%s",
 			    advice_for(CUDA_NOT_INITIALIZED));
-	/* Set these before cuda_load() takes its lock, which a child could inherit locked. */
+	/* Set both before cuda_load() takes its lock, which a child could inherit locked. */
 	begun_generation = handles_generation;
 	has_begun = true;
 	error = cuda_load(uses, words, sizeof(words));
@@ -149,7 +149,7 @@ static bool is_gone(cuda_result result)
 /*
  * Returns true if the thread's current context belongs to the device and is alive. The context may
  * have been destroyed, or a primary context may have been reset. Because cuCtxGetDevice() is not
- * documented to detect this, the function also asks for the device's free memory.
+ * documented to detect a dead context, the function also asks for the device's free memory.
  */
 static bool current_serves(const struct actmem_runtime *runtime, cuda_context current)
 {
@@ -161,11 +161,10 @@ static bool current_serves(const struct actmem_runtime *runtime, cuda_context cu
 }
 
 /*
- * Chooses the context in which to register. This is the caller's context, if it belongs to the
- * device and is not the primary context. Otherwise it is the primary context, which is retained
- * until the region is unregistered. If the primary context does not exist, it is not created just
- * to compare it with the caller's. The runtime's own memory always uses the primary context,
- * because the caller's context may end earlier than the memory.
+ * Chooses the caller's context, if it belongs to the device and is not the primary context.
+ * Otherwise chooses the primary context, and retains it until the region is unregistered. Does not
+ * create the primary context just to compare it with the caller's. The runtime's own memory always
+ * uses the primary context, because the caller's context may end earlier than the memory.
  */
 static int cuda_begin(struct registration *registration)
 {
@@ -290,7 +289,7 @@ static int tell_lost(const void *address, uint64_t length, cuda_result result)
 
 /*
  * Returns 0 if CUDA knows the address. Callers check this before they use the registration's
- * context, because a program can destroy its own context at any time. A driver may refuse to answer
+ * context, because a program can destroy its own context at any time. A driver can refuse to answer
  * a thread without a context, although the memory is registered. In that case the function returns
  * 0 if the registration uses the primary context, and the next CUDA call reports an error.
  */
@@ -334,7 +333,7 @@ static int cuda_look(struct registration *registration, void *address, uint32_t 
 	if (!result)
 		result = cuda_enter(registration, &pushed);
 	/*
-	 * This call may fail even for registered memory, because CUDA does not know the flags of
+	 * This call can fail even for registered memory, because CUDA does not know the flags of
 	 * all memory.
 	 */
 	if (!result && cuda.cuMemHostGetFlags(flags, address))

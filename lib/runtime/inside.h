@@ -22,7 +22,8 @@
 #define PIECE_MOST	(256ULL << 20)
 
 /*
- * A function of struct runtime_kind returns this, not 0, if the memory was not registered any more.
+ * A function of struct runtime_kind returns RUNTIME_LOST, not 0, if the memory was not registered
+ * any more.
  */
 #define RUNTIME_LOST	1
 
@@ -32,13 +33,13 @@ struct registration {
 	struct actmem_runtime *runtime;
 	struct actmem_region *region;
 	bool busy;			/* a thread registers or unregisters the region */
-	bool abandoned;			/* the heap could not unregister it; the runtime retries */
+	bool abandoned;			/* unregistering failed; the runtime tries again */
 	bool own;			/* add() allocates the memory, and drop() frees it */
 	char *address;
 	uint64_t length;
 	uint64_t chunk_bytes;		/* bytes that one call registers */
-	uint64_t chunk_least;		/* the least that one call may register */
-	uint64_t registered;		/* bytes registered, from the start: whole chunks, or all */
+	uint64_t chunk_least;		/* minimum of @chunk_bytes */
+	uint64_t registered;		/* registered bytes: whole chunks from the start, or all */
 	uint64_t far_bytes;		/* bytes that are not on the device's socket */
 	uint32_t flags;			/* ACTMEM_REGISTER_* */
 	void *context;			/* CUDA: the context of the registration */
@@ -56,7 +57,7 @@ struct actmem_runtime {
 	struct actmem_runtime_info info;
 	unsigned int heaps;		/* heaps that register regions; under the lock */
 	uint64_t piece_bytes;		/* length of the next pieces of heaps; under the lock */
-	uint64_t accepted_bytes;	/* most that one call may register; under the lock */
+	uint64_t accepted_bytes;	/* maximum that one call can register; under the lock */
 	char refusal[ERROR_TEXT_MAX];	/* why no memory can be registered, or ""; under the lock */
 	struct actmem_nodes nodes;	/* nodes of the device's socket; empty: not known */
 	int device;			/* CUDA: handle of the device */
@@ -64,9 +65,9 @@ struct actmem_runtime {
 };
 
 /*
- * Functions that can fail return 0, or a negative errno with an error message. They are never
- * called in a forked child. The caller of look() holds the region's lock, and the caller of
- * pointer() holds the runtime's lock. Callers of the other functions hold neither.
+ * Functions that can fail return 0, or a negative errno with an error message. The functions are
+ * never called in a forked child. The caller of look() holds the region's lock, and the caller of
+ * pointer() holds the runtime's lock. Callers of the other functions hold neither lock.
  */
 struct runtime_kind {
 	enum actmem_runtime_kind kind;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The runtime of machines without an accelerator. It registers nothing, so that a program can make
- * the same calls everywhere. The runtime's counters show what would be registered.
+ * The runtime of machines without an accelerator. This runtime registers nothing, so that a program
+ * can make the same calls everywhere. The runtime's counters show what would be registered.
  */
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions of memory that a runtime allocates itself. A heap uses them if the runtime refuses to
- * register the heap's usual regions. Registering such a region allocates its memory, and
+ * Regions of memory that a runtime allocates itself. A heap uses such regions if the runtime
+ * refuses to register the heap's usual regions. Registering such a region allocates its memory, and
  * unregistering it frees the memory. So the region is registered as long as it exists.
  */
 #include <errno.h>

@@ -21,7 +21,8 @@
 #define PAUSE_LEAST_NS	50000ULL
 #define PAUSE_MOST_NS	NS_PER_MS
 /*
- * Do not learn from calls that register less than this: their time does not depend on the length.
+ * Do not learn from calls that register less than LEARN_LEAST: their time does not depend on the
+ * length.
  */
 #define LEARN_LEAST	(16ULL << 20)
 

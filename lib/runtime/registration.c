@@ -49,8 +49,8 @@ static int claim_region(struct registration *registration)
 	if (error)
 		return error;
 	/*
-	 * Wait for a discard that has not seen the registration. The discard must end before pages
-	 * are pinned.
+	 * Wait for a discard of a memfd region that has not seen the registration. The discard must
+	 * end before pages are pinned. The driver never discards pinned pages.
 	 */
 	pthread_mutex_lock(&region->pages_lock);
 	pthread_mutex_unlock(&region->pages_lock);
@@ -115,8 +115,8 @@ static void settle_registration(struct registration *registration, bool failed)
 }
 
 /*
- * Counts a failed registration. If the runtime does not support this registration, it refuses all
- * later ones, unless this registration was read-only or an earlier one succeeded.
+ * Counts a failed registration. After -EOPNOTSUPP, the runtime refuses all later registrations,
+ * unless this registration was read-only or an earlier one succeeded.
  */
 static void count_failure(const struct registration *registration, int error)
 {
@@ -144,7 +144,7 @@ static void tell_place(const struct registration *registration)
 
 /*
  * Registers a claimed region. After a failure, frees the registration unless chunks stay
- * registered. After settle_registration(), another thread may unregister the region, and so free
+ * registered. After settle_registration(), another thread can unregister the region, and so free
  * the registration.
  */
 static int registration_make(struct registration *registration, uint64_t *chunk_bytes)
@@ -187,7 +187,7 @@ static int check_registrable(const struct actmem_region *region,
 	int error;
 
 	if (!region || region->am != runtime->am)
-		return fail(EINVAL, region ? "the region and the runtime are not of the same actmem_open()" :
+		return fail(EINVAL, region ? "the region and the runtime come from different calls of actmem_open()" :
 			    "actmem_region_register: no region");
 	if (flags & ~ACTMEM_REGISTER_ALL)
 		return fail(EINVAL, "register flags 0x%x are unknown", flags & ~ACTMEM_REGISTER_ALL);
@@ -248,8 +248,8 @@ static int check_region(const struct actmem_region *region, const char *call)
 
 /*
  * Finds the registration of a region. Returns -EBUSY if another thread registers or unregisters the
- * region. Caller holds the region's lock, so that the registration stays valid. With @ends, marks
- * the registration as busy, and the caller must then end the registration.
+ * region. Caller holds the region's lock, so that the registration stays valid. If @ends is set,
+ * marks the registration as busy, and the caller must then end the registration.
  */
 static int find_registration(struct actmem_region *region, struct registration **result, bool ends)
 {
@@ -298,7 +298,7 @@ int actmem_region_unregister(struct actmem_region *region)
 	pthread_mutex_lock(&runtime->lock);
 	runtime->info.lost_total += error == RUNTIME_LOST;
 	pthread_mutex_unlock(&runtime->lock);
-	/* Must be the last step: after it, another thread may close the region and the runtime. */
+	/* The last step: after this call, another thread can close the region and the runtime. */
 	disclaim_region(registration);
 	return 0;
 }

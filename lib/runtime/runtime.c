@@ -41,7 +41,7 @@ int runtime_check_registers(struct actmem_runtime *runtime)
 	pthread_mutex_lock(&runtime->lock);
 	memcpy(words, runtime->refusal, sizeof(words));
 	pthread_mutex_unlock(&runtime->lock);
-	return *words ? fail(EOPNOTSUPP, "%s; this is not tried again", words) : 0;
+	return *words ? fail(EOPNOTSUPP, "%s; actmem does not try to register memory again", words) : 0;
 }
 
 void runtime_add_heap(struct actmem_runtime *runtime)

@@ -62,7 +62,7 @@ int region_register_in(struct actmem_region *region, struct actmem_runtime *runt
 /*
  * Makes a registered region of the runtime's own memory. @why is the error message of the region
  * that could not be registered. The caller closes the new region like other regions. Returns 0, or
- * a negative errno with an error message. -EOPNOTSUPP: own memory is not allowed.
+ * a negative errno with an error message. -EOPNOTSUPP: the runtime's own memory is not allowed.
  */
 int runtime_own_region(struct actmem_runtime *runtime, uint64_t length, uint32_t flags,
 		       const char *why, struct actmem_region **region);
@@ -72,7 +72,8 @@ void runtime_add_heap(struct actmem_runtime *runtime);
 void runtime_drop_heap(struct actmem_runtime *runtime);
 
 /*
- * Gives the runtime a region that a heap could not unregister. actmem_runtime_close() tries again.
+ * Gives the runtime a region that a heap could not unregister. actmem_runtime_close() tries again
+ * to unregister the region.
  */
 void registration_abandon(struct actmem_region *region);
 

@@ -116,7 +116,10 @@ void store_region_closes(void *data, struct actmem_region *region)
 		actmem_queue_detach(store->queue, region);
 }
 
-/* Gets file space for the block, and attaches its region. The block may end meanwhile. */
+/*
+ * Gets file space for the block, and attaches its region. Another thread can end the block
+ * meanwhile.
+ */
 static int prepare(struct actmem_store *store, struct store_block *block)
 {
 	int error = 0;
@@ -129,8 +132,8 @@ static int prepare(struct actmem_store *store, struct store_block *block)
 }
 
 /*
- * Called after a spill found no space in the files. Ends the waiting spills that find no space,
- * too: each of them would try to allocate more space, and fail in the same way.
+ * Called after a spill found no space in the files. Also ends the waiting spills that find no
+ * space: each of them would try to allocate more space, and fail in the same way.
  */
 static void give_up_spills(struct actmem_store *store, int error)
 {

@@ -3,11 +3,11 @@
  * Determines how much memory a store may use: its budget, or less if it cannot get that much. A
  * limit that the store shares with other users may be used up or lowered, or the machine may have
  * no more memory. The store then uses a smaller budget: the memory that it already has, or the part
- * of this memory that the limit still allows. It spills the rest.
+ * of this memory that the limit still allows. It spills the blocks that do not fit.
  *
- * Other users may free memory later. The store tries to get this memory in the background. It does
- * so at the beginning of each round (a rise and fall of the bytes of all blocks) if the round can
- * use more memory. The store also tries to get more memory before a call fails for lack of memory.
+ * Other users may free memory later. The store tries to get this memory in the background. It tries
+ * at the beginning of each round (a rise and fall of the bytes of all blocks), if the round can use
+ * more memory. The store also tries to get more memory before a call fails for lack of memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ int store_check_budget(const struct actmem_store *store, bool spills, uint64_t *
 	return 0;
 }
 
-/* Returns the budget that the program and the ceiling allow. store->budget may be lower. */
+/* Returns the budget that the program and the ceiling allow. store->budget can be lower. */
 static uint64_t limit_of(const struct actmem_store *store)
 {
 	return store->asked < store->ceiling ? store->asked : store->ceiling;

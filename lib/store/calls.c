@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The calls on blocks of a store: puts and their steps (reserve and commit), drops and prefetches.
+ * The public functions that put a block (or reserve and commit it), drop it, or prefetch it.
  */
 #include <errno.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static int check_bytes(const struct actmem_store *store, struct actmem_key key, 
 	return heap_check_length(store->heap, bytes);
 }
 
-/* Adds a block and gets memory for it. The user of the block is then @user. */
+/* Adds a block and gets memory for it. Sets the block's user to @user. */
 static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
 		   enum store_user user, void **memory, uint64_t timeout_ns)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* The eventfds of a store: one for programs that poll it, and one for its own thread. */
+/* The eventfds of a store: one for programs that poll, and one that wakes a thread (limits.c). */
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>

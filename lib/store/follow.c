@@ -4,8 +4,8 @@
 
 #define DOUBT_OF_MISS	2
 /*
- * At this doubt, the expected order is no longer relied on: after three misses in a row, or more
- * misses with other takes between them.
+ * At this doubt, the store no longer relies on the expected order. Three misses in a row are
+ * enough. If expected takes come between misses, more misses are needed.
  */
 #define DOUBT_LOST	6
 #define DOUBT_MOST	12

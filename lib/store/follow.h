@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Predicts which blocks the program takes next, while the program takes blocks in another order
- * than expected. The predicted blocks are neighbours of the last taken block: they were put just
- * before or just after it. Puts are numbered from 1. The functions take no lock and do no I/O.
+ * Predicts which blocks the program takes next, if the program does not take blocks in the expected
+ * order. The predicted blocks are neighbours of the last taken block: they were put just before or
+ * just after it. Puts are numbered from 1. The functions take no lock and do no I/O.
  *
  * A run is a sequence of takes that goes from neighbour to neighbour, up (to later puts) or down. A
  * run is expected to be as long as the previous run. Once a run is longer than the previous run, it
@@ -23,16 +23,16 @@ struct follow {
 };
 
 enum take_kind {
-	TAKE_FORESEEN,			/* at the expected time */
-	TAKE_BY_CHANCE,			/* at another time, but in memory or next to be read */
+	TAKE_FORESEEN,			/* the take is at the expected time */
+	TAKE_BY_CHANCE,			/* at another time; the block is in memory or read next */
 	TAKE_MISSED,			/* the block was neither in memory nor next to be read */
 };
 
 /*
  * Records a take of the block with put number @put. @below and @above are the put numbers of the
  * block's neighbours among the blocks that are not taken yet. @below belongs to the last block that
- * was put before this block, and @above to the first block that was put after it. 0: there is no
- * such block.
+ * was put before this block, and @above to the first block that was put after it. 0 means that
+ * there is no such block.
  */
 void follow_take(struct follow *follow, enum take_kind kind, uint64_t put, uint64_t below,
 		 uint64_t above);

@@ -135,9 +135,9 @@ static int fail_changed(const struct actmem_store *store, const struct store_blo
 }
 
 /*
- * Compares the block's checksum. Releases the lock meanwhile; the hold keeps the block in memory.
- * If the checksum differs, and the block is also in a file and has no other holder, its memory is
- * freed. The next hold then reads the file again.
+ * Compares the block's data with its checksum. Releases the lock meanwhile; the hold keeps the
+ * block in memory. If the checksum differs, and the block is also in a file and has no other
+ * holder, frees the block's memory. The next hold then reads the file again.
  */
 static int compare_checksum(struct actmem_store *store, struct store_block *block)
 {
@@ -212,7 +212,7 @@ static void end_holder(struct actmem_store *store, struct store_block *block,
 	}
 }
 
-/* Holds a block for @holder. Reads the block if it is not in memory, and compares its checksum. */
+/* Holds a block for @holder. Reads the block if it is not in memory, and verifies its checksum. */
 static int claim_block(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
 		       struct holder *holder)
 {
@@ -247,7 +247,7 @@ static int claim_block(struct actmem_store *store, struct waiter *waiter, struct
 	return error;
 }
 
-/* Caller holds the lock. @bytes 0: accept any length. */
+/* Caller holds the lock. If @bytes is 0, accepts a block of any length. */
 static int hold_block(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
 		      uint64_t timeout_ns, struct store_block **result)
 {

@@ -62,7 +62,8 @@ static void take_limit(struct room *room, int64_t left, const char *why)
 
 /*
  * Returns the store's share of @left bytes: one of @sharers equal parts. If @left is negative,
- * returns the store's share of the excess, in proportion to @held of @used bytes.
+ * there is an excess. The function then returns the store's share of this excess as a negative
+ * number, in proportion to @held of @used bytes.
  */
 static int64_t share_of(int64_t left, uint64_t held, uint64_t used, uint64_t sharers)
 {

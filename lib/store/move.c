@@ -280,10 +280,10 @@ static bool may_use_all(const struct actmem_store *store, uint64_t length)
 }
 
 /*
- * When takes are not in the expected order, any block may be next. Returns true if the store may
- * read ahead nevertheless. The store then reads only into memory that the next run of takes does
- * not need: otherwise that run would evict the block that was read. The store reads one block at a
- * time, so that an urgent fill need not wait long.
+ * When takes are not in the expected order, any block may be next. Returns true if the store should
+ * read a block of @length bytes ahead nevertheless. The store reads only into memory that the next
+ * run of takes does not need: otherwise that run would evict the block. The store reads one block
+ * at a time, so that an urgent fill need not wait long.
  */
 static bool may_guess(const struct actmem_store *store, uint64_t length)
 {
@@ -348,8 +348,8 @@ bool store_is_over(const struct actmem_store *store, uint64_t length)
 }
 
 /*
- * Drops or spills one more block, so that a region may become free. store_keep_to_budget() then
- * checks whether a region is free.
+ * Drops or spills one more block, because a region may then become free. store_keep_to_budget()
+ * then checks whether a region is free.
  */
 static bool gather_blocks(struct actmem_store *store)
 {

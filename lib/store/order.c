@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* A pairing heap, which finds the item with the first, or the last, place in an order. */
+/* A pairing heap, which finds the item that is wanted soonest, or latest. */
 #include "store/order.h"
 
 static bool comes_first(const struct order *order, const struct order_place *place,
@@ -9,7 +9,7 @@ static bool comes_first(const struct order *order, const struct order_place *pla
 	       want_is_sooner(&place->want, &other->want);
 }
 
-/* Merges two items without siblings: returns the one that comes first, with the other below it. */
+/* Merges two items without siblings. The item that comes first becomes the other item's parent. */
 static struct order_place *merge(const struct order *order, struct order_place *a,
 				 struct order_place *b)
 {

@@ -2,8 +2,8 @@
 /*
  * Gets memory for blocks, in the order in which threads asked for it. Whenever the memory or the
  * blocks of the store change, the first waiter tries again: it takes free memory or grows the heap.
- * If neither is possible, the waiter drops the memory of blocks that are also in a file. If there
- * are no such blocks, the waiter waits for spills.
+ * If there is no free memory and the heap cannot grow, the waiter drops the memory of blocks that
+ * are also in a file. If there are no such blocks, the waiter waits for spills.
  */
 #include <errno.h>
 #include <string.h>
@@ -116,8 +116,8 @@ static bool has_waiter(const struct link *list, uint64_t thread)
 }
 
 /*
- * Returns true if @thread can still free its blocks. The calling thread cannot, because it is about
- * to wait. Nor can a thread that already waits without a timeout.
+ * Returns true if @thread can still free its blocks. The calling thread is about to wait, so it
+ * cannot free blocks. A thread that already waits without a timeout cannot free blocks, either.
  */
 static bool may_free(const struct actmem_store *store, uint64_t thread)
 {
@@ -126,9 +126,8 @@ static bool may_free(const struct actmem_store *store, uint64_t thread)
 }
 
 /*
- * Returns true if the users of this block may free its memory. In a store that does not spill, the
- * user of a reserved block does not free the block's memory, because the block keeps it after the
- * commit.
+ * Returns true if the users of this block can free its memory. In a store that does not spill, the
+ * user of a reserved block cannot: after the commit, the block keeps its memory.
  */
 static bool gives_back(const struct actmem_store *store, const struct store_block *block)
 {
@@ -145,7 +144,7 @@ static bool gives_back(const struct actmem_store *store, const struct store_bloc
 	return !holder;
 }
 
-/* Returns true if other threads can still free memory while this one waits. */
+/* Returns true if other threads can still free memory while the calling thread waits. */
 static bool memory_comes_back(const struct actmem_store *store)
 {
 	const struct store_block *block;

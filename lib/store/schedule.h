@@ -5,12 +5,13 @@
  *
  * Time is counted in takes: each take of any block advances the clock by one. The distance of a
  * block is the number of takes from its put to its own take. The next block of a key is expected to
- * have the same distance as the key's last block. A key consists of a name and an instance. If no
- * block of the key was ever taken, or if the instance does not recur (ACTMEM_INSTANCE_ONCE), the
- * block is expected to have the same distance as the last taken block of its name.
+ * have the same distance as the key's last block. A key consists of a name and an instance. There
+ * are two exceptions: no block of the key was ever taken, or the instance does not recur
+ * (ACTMEM_INSTANCE_ONCE). The block is then expected to have the same distance as the last taken
+ * block of its name.
  *
- * A block may be put back after its take. This counts as a new put, which begins the block's next
- * turn. Turns are numbered from 0.
+ * A block can be put back after its take. Putting the block back counts as a new put, which begins
+ * the block's next turn. Turns are numbered from 0.
  */
 #ifndef LIB_STORE_SCHEDULE_H
 #define LIB_STORE_SCHEDULE_H
@@ -27,8 +28,8 @@
 #define SCHEDULE_ROUNDS		4
 
 /*
- * The expected time of a block if no block of its name was ever taken: after all known times. Of
- * several blocks with this time, the block that was put last is expected first.
+ * The expected time of a block if no block of its name was ever taken. It is after all known times.
+ * Of several blocks with this time, the block that was put last is expected first.
  */
 #define WANTED_UNKNOWN		UINT64_MAX
 
@@ -44,9 +45,9 @@ struct schedule {
 	size_t bucket_count, habit_count;
 	struct link habits;		/* least recently updated first */
 	/* In each round, the bytes of all blocks rise to a peak and fall again. */
-	uint64_t peaks[SCHEDULE_ROUNDS];	/* of the last rounds */
+	uint64_t peaks[SCHEDULE_ROUNDS];	/* peaks of the last rounds */
 	uint64_t refills[SCHEDULE_ROUNDS];	/* how much the bytes rose again after a fall */
-	uint64_t high, low, dip, refill;	/* of this round; low is valid while is_falling */
+	uint64_t high, low, dip, refill;	/* in this round; low is valid while is_falling */
 	bool is_falling;
 };
 
@@ -61,8 +62,8 @@ void schedule_take(struct schedule *schedule, struct actmem_key key, unsigned in
 		   uint64_t put_clock);
 
 /*
- * Returns an urgent time: it is before all other times, except the times that this function
- * returned earlier.
+ * Returns an urgent time: it is after the urgent times that were returned earlier, but before all
+ * other times.
  */
 struct want schedule_urgent(struct schedule *schedule);
 
@@ -97,7 +98,7 @@ struct bandwidth {
 };
 
 void bandwidth_begin(struct bandwidth *bandwidth, uint64_t bytes, uint64_t now);
-/* @well: the transfer succeeded. */
+/* @well is true if the transfer succeeded. */
 void bandwidth_end(struct bandwidth *bandwidth, uint64_t bytes, bool well, uint64_t now);
 
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Space in spill files. The functions of base/extents.h, which allocate ranges of memory, also
- * allocate this space. They need addresses, so each set of files (spillfile.h) gets a range of
- * addresses, which no code accesses.
+ * allocate this space. These functions need addresses, so each set of files (spillfile.h) gets a
+ * range of addresses. No code accesses these addresses.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -34,7 +34,7 @@
 /* A set is shorter than 1 << ADDRESS_BITS bytes. */
 #define ADDRESS_BITS	48
 
-/* Offsets and lengths in the files are multiples of this. */
+/* Returns the unit of offsets and lengths in the files. */
 static uint64_t unit_of(const struct spillfile *spillfile)
 {
 	uint64_t alignment = spillfile->info.alignment;

@@ -4,7 +4,7 @@
  * the set's bytes are striped. Space is allocated on the disks before data is written there. When
  * more space is needed, the library usually opens another set. However, if the disks were full at
  * the last allocation, it extends the last set. Free space that is not needed any more returns to
- * the disks, piece by piece.
+ * the disks, one piece at a time.
  */
 #ifndef LIB_STORE_SPILLFILE_H
 #define LIB_STORE_SPILLFILE_H
@@ -22,12 +22,12 @@
 struct spillfile {
 	struct actmem_queue *queue;
 	struct actmem_file_options options;
-	struct actmem_file_info info;	/* of the first set */
-	_Atomic uint64_t limit;		/* limit of bytes; 0: no limit */
-	uint64_t bytes;			/* allocated to all sets */
+	struct actmem_file_info info;	/* properties of the first set */
+	_Atomic uint64_t limit;		/* maximum of @bytes; 0: no limit */
+	uint64_t bytes;			/* allocated on the disks, for all sets */
 	uint64_t bytes_peak;
 	uint64_t given_back_total;
-	struct extents extents;		/* of addresses that encode a set and an offset */
+	struct extents extents;		/* their addresses encode a set and an offset */
 	struct actmem_file *sets[SPILL_SETS_MAX];
 	unsigned int set_count;
 	uint64_t end;			/* end of the last set */
@@ -39,11 +39,11 @@ struct spillfile {
 	struct extent *avoided[SPILL_ROOMS_AVOIDED];
 	unsigned int avoided_next;
 	struct extent *withheld;	/* list of pieces returned to the disks, the latest first */
-	uint64_t withheld_bytes;	/* including the piece that is being returned */
-	uint64_t shrink_to;		/* punch holes while bytes exceeds this; UINT64_MAX: no */
+	uint64_t withheld_bytes;	/* bytes of withheld pieces and the piece being returned */
+	uint64_t shrink_to;		/* punch holes while @bytes is larger; UINT64_MAX: never */
 	bool never_shrinks;		/* a file system cannot free parts of files */
 	uint64_t peak;			/* most bytes in use in this round */
-	uint64_t peaks[SPILL_ROUNDS];	/* of the last rounds */
+	uint64_t peaks[SPILL_ROUNDS];	/* peaks of the last rounds */
 	unsigned int rounds;		/* number of rounds with a known peak */
 };
 
@@ -67,13 +67,12 @@ struct spill_room {
 /*
  * Functions that can fail return 0, or a negative errno with an error message, except
  * spillfile_take(). The caller serializes the calls, with two exceptions. spillfile_grow() and
- * spillfile_punch() can take long, so they may run concurrently with most other calls. They must
- * not run concurrently with each other, spillfile_add(), spillfile_punched() or
- * spillfile_destroy().
+ * spillfile_punch() can take seconds, so the caller is allowed to run them concurrently with most
+ * other calls. They must not run concurrently with each other, spillfile_add(), spillfile_punched()
+ * or spillfile_destroy().
  *
- * @options: the function uses only size, length, paths, path_count and flags. The paths must stay
- *	valid until spillfile_destroy(). spillfile_init() allocates @options->length bytes on the
- *	disks.
+ * spillfile_init() uses only size, length, paths, path_count and flags of @options. The paths must
+ * stay valid until spillfile_destroy(). The call allocates @options->length bytes on the disks.
  */
 int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 		   const struct actmem_file_options *options, uint64_t limit);
@@ -81,7 +80,7 @@ int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 /* Returns true if a full disk, a quota or RLIMIT_FSIZE caused this error. */
 bool spillfile_has_no_space(int error);
 
-/* Closes all sets. No transfer may use them. */
+/* Closes all sets. The caller ensures that no transfer uses the sets. */
 void spillfile_destroy(struct spillfile *spillfile);
 
 /*
@@ -91,8 +90,8 @@ void spillfile_destroy(struct spillfile *spillfile);
 void spillfile_set_limit(struct spillfile *spillfile, uint64_t limit);
 
 /*
- * Takes space for @length bytes. -ENOSPC: no set has enough free space; -ENOMEM. Sets no error
- * message.
+ * Takes space for @length bytes. Returns -ENOSPC if no set has enough free space, or -ENOMEM. Sets
+ * no error message.
  */
 int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room);
 void spillfile_give(struct spillfile *spillfile, struct spill_room *room);
@@ -103,7 +102,7 @@ void spillfile_give(struct spillfile *spillfile, struct spill_room *room);
  */
 void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room);
 
-/* Makes all avoided space usable again. Returns true if there was any. */
+/* Makes all avoided space usable again. Returns true if any space was avoided. */
 bool spillfile_use_avoided(struct spillfile *spillfile);
 
 /*
@@ -123,8 +122,8 @@ int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth
 void spillfile_end_round(struct spillfile *spillfile);
 
 /*
- * From now on, returns free space beyond the initial allocation to the disks, until more space is
- * needed.
+ * From now on, free space beyond the initial allocation returns to the disks, until a caller needs
+ * more space.
  */
 void spillfile_empty(struct spillfile *spillfile);
 

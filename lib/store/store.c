@@ -22,9 +22,8 @@
 #define GROW_MOST	(1ULL << 30)
 #define GROW_LEAST	(64ULL << 20)
 /*
- * A store that spills will use its whole budget, so its heap grows by 1/GROW_STEPS of the budget at
- * a time, but by at least GROW_LEAST and at most GROW_MOST bytes. Other stores use the heap's
- * default.
+ * A store that spills will use its whole budget. So its heap grows by 1/GROW_STEPS of the budget at
+ * a time, within the bounds GROW_LEAST and GROW_MOST. Other stores use the heap's default.
  */
 #define GROW_STEPS	4
 
@@ -69,7 +68,7 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 	heap.limit_bytes = store->budget;
 	heap.grow_bytes = options->grow_bytes;
 	if (!heap.grow_bytes && options->spill_path_count) {
-		/* The heap takes multiples of 2 MiB, even if its pages are smaller. */
+		/* grow_bytes must be a multiple of 2 MiB, even if the heap's pages are smaller. */
 		grow_bytes = store->budget / GROW_STEPS / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
 		if (grow_bytes > GROW_MOST)
 			grow_bytes = GROW_MOST;
@@ -94,8 +93,8 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 }
 
 /*
- * Writes a message to @note if a path is on a file system in memory. With STRICT, this is an error
- * unless ALLOW_MEMORY is set.
+ * Writes a message to @note if a path is on a file system in memory. With STRICT, such a path is an
+ * error unless ALLOW_MEMORY is set.
  */
 static int check_paths(const char *const *paths, uint32_t count, uint32_t flags,
 		       char note[STORE_WORDS])
@@ -387,7 +386,7 @@ static void end_all(struct actmem_store *store)
 			store_end(store, store->buckets[i]);
 }
 
-/* Waits for the background thread, which may still begin transfers, and then for all transfers. */
+/* Waits for the background thread, which can still begin transfers, and then for all transfers. */
 static void await_end(struct actmem_store *store)
 {
 	pthread_join(store->background_thread, NULL);

@@ -48,7 +48,7 @@ enum store_user {
 	USER_NONE,
 	USER_WAITS,			/* actmem_store_reserve() waits for memory */
 	USER_FILLS,			/* reserved: the caller writes the block until its commit */
-	USER_COMMITS,			/* a put copies to it, or a commit checksums it */
+	USER_COMMITS,			/* a call fills the block or computes its checksum */
 	USER_CLAIMS,			/* the first hold waits for memory, or for the read */
 	USER_HOLDS,
 };
@@ -59,7 +59,7 @@ enum store_transfer {
 	TRANSFER_FILL,
 };
 
-/* Sums over the blocks of a store that are in a certain state. */
+/* Each sum adds up the blocks that are in one state. */
 enum store_sum {
 	SUM_LIVE,
 	SUM_MEMORY,			/* the block has memory, filled or not */
@@ -91,7 +91,7 @@ struct waiter {
 	uint64_t since;			/* ns; valid if is_stalled */
 	uint64_t until;			/* ns; 0: no timeout */
 	bool is_refused;		/* the heap could not grow; see store->refusal */
-	int spill_error;		/* error of a spill while this was the first waiter; or 0 */
+	int spill_error;		/* 0, or why a spill failed while this waiter was first */
 	int fill_error;
 	char words[STORE_WORDS];	/* error message of spill_error or fill_error */
 };
@@ -108,8 +108,8 @@ struct store_block {
 	struct order *order;		/* the order that contains place; NULL: none */
 	struct store_block *chain;	/* next block in the hash bucket */
 	struct link ended;		/* in store->ended: blocks that left the table */
-	struct link puts;		/* in store->puts: blocks to be taken, in order of put */
-	struct want foreseen;		/* learned time of the take; place.want may differ */
+	struct link puts;		/* in store->puts: blocks not taken yet, oldest put first */
+	struct want foreseen;		/* expected take; place.want may be urgent or a guess */
 	struct link guessed;		/* in store->guessed; the latest guess is the last */
 	struct actmem_key key;
 	uint64_t bytes, length;
@@ -120,18 +120,18 @@ struct store_block {
 	bool is_filed;			/* the file has the whole block */
 	bool is_ended;			/* free the block when its transfer completes */
 	bool is_ahead;
-	bool is_unreadable;		/* do not read it ahead again */
+	bool is_unreadable;		/* do not read the block ahead again */
 	int fill_error;			/* error of the last read, if no thread waited for it */
-	bool is_followed;		/* guess.c has recorded a take, and ignores retries */
+	bool is_followed;		/* guess.c has recorded a try to take the block */
 	enum store_user user;
-	uint64_t thread;		/* thread_number() of the thread that reserved it */
-	struct holder *holders;		/* holds of USER_CLAIMS and USER_HOLDS, the latest first */
-	bool is_released;		/* a holder released it: the last holder ends the block */
+	uint64_t thread;		/* thread_number() of the thread that reserved the block */
+	struct holder *holders;		/* all holds of the block, the latest first */
+	bool is_released;		/* a holder released the block: the last holder ends it */
 	enum store_transfer transfer;
 	bool is_submitted;		/* the queue has the transfer; else it is being prepared */
 	struct link to_do;		/* in fills_to_do or spills_to_do */
 	uint64_t request;
-	struct waiter *waiter;		/* the thread that waits in a hold of the block */
+	struct waiter *waiter;		/* waiter of the thread that claims the block, or NULL */
 	uint64_t put_clock;
 	unsigned int turn;		/* takes of the block so far */
 	bool has_checksum;
@@ -152,7 +152,7 @@ struct actmem_store {
 	_Atomic uint64_t asked;			/* budget_bytes, in whole pages; 0: no limit */
 	uint64_t page_bytes;		/* page size of the budget */
 	uint64_t ceiling;		/* limit that limits.c sets; UINT64_MAX: none */
-	uint64_t budget;		/* asked, or less while the store cannot get more */
+	uint64_t budget;		/* asked, or less while the store cannot get that much */
 	char refusal[STORE_WORDS];	/* why budget is or was less than asked */
 	uint64_t refused_at;		/* budget at the first refusal; 0: no refusal yet */
 	bool is_refusal_told;
@@ -173,28 +173,28 @@ struct actmem_store {
 	pthread_mutex_t lock;
 	pthread_cond_t all_ended;	/* signalled: all transfers of an ending store are done */
 	pthread_cond_t background;	/* the background thread has work, or must end */
-	struct link fills_to_do, spills_to_do;	/* for the background thread */
+	struct link fills_to_do, spills_to_do;	/* transfers for the background thread */
 	bool is_ending;
 	struct schedule schedule;
 	struct follow follow;
 	struct link guessed;
-	uint64_t guess_lasts;		/* further takes of a run until the store guesses again */
+	uint64_t guess_lasts;		/* takes of the run that remain until the next guess */
 	struct link puts;
 	struct bandwidth write, read;
 	struct pace pace;
 	struct store_block **buckets;
 	size_t bucket_count;
 	struct link ended;
-	struct order dirty, clean, filed;	/* in memory; in memory and a file; in a file */
+	struct order dirty, clean, filed;	/* only in memory; in both places; only in a file */
 	struct sum sums[SUMS];
 	bool is_beyond;			/* the heap may be larger than the budget */
 	bool is_lowered;		/* the budget was lowered: blocks must fit in it */
 	bool is_scattered;		/* blocks fit in the budget, but use too many regions */
 	bool is_to_shorten;		/* the background thread must close free regions */
 	uint64_t limit_raises;		/* how often ALLOW_MEMORY raised the heap's limit */
-	struct link waiters;		/* for memory */
-	struct link claim_waiters;	/* for blocks that other threads claim */
-	unsigned int waiting;		/* threads in calls that may wait */
+	struct link waiters;		/* threads that wait for memory */
+	struct link claim_waiters;	/* threads that wait for other threads' claims */
+	unsigned int waiting;		/* threads in calls that can wait */
 	unsigned int under_way;		/* submitted transfers */
 	unsigned int prepared;		/* transfers that are being prepared */
 	bool spills_fail;		/* the last spill failed: do not spill ahead */
@@ -225,7 +225,7 @@ const char *store_key_text(const struct actmem_store *store, char text[KEY_WORDS
 
 int store_check(const struct actmem_store *store, const char *call);
 
-/* Rounds a budget down to whole pages. -EINVAL: too few pages. */
+/* Rounds a budget down to whole pages. Returns -EINVAL if these are too few pages. */
 int store_check_budget(const struct actmem_store *store, bool spills, uint64_t *bytes);
 void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
 		const struct store_block *block, int result);
@@ -270,7 +270,7 @@ struct store_block *store_add(struct actmem_store *store, struct actmem_key key,
 
 int store_fail_no_block(const struct actmem_store *store, struct actmem_key key, const char *why);
 
-/* Records that the block was put or put back. From now on, threads may hold it. */
+/* Records that the block was put or put back. From now on, threads can hold it. */
 void store_add_put(struct actmem_store *store, struct store_block *block);
 
 /* After a change of the block, moves it to the order and the sums of its new state. */
@@ -287,8 +287,8 @@ void store_take_memory(struct actmem_store *store, struct store_block *block, vo
 void store_want(struct actmem_store *store, struct store_block *block, struct want want);
 
 /*
- * Adds @amount to @total, a field of store->stats, and to the same total that the process
- * publishes.
+ * Adds @amount to @total, which is a field of store->stats, and to the total of the same name that
+ * the process publishes.
  */
 void store_count(struct actmem_store *store, uint64_t *total, uint64_t amount);
 
@@ -402,14 +402,14 @@ void store_kick(struct actmem_store *store);
 
 /*
  * Called when the heap could not grow because of @error, which has an error message. If the store
- * can continue with its present memory, makes this amount the budget and returns true. If it
- * returns false, the call that needs more memory must fail.
+ * can continue with its present memory, makes this amount the budget and returns true. Returns
+ * false if the call that needs more memory must fail.
  */
 bool store_make_do(struct actmem_store *store, int error);
 
 /*
- * Raises the budget again, to the lower of store->asked and the ceiling, so that the heap may grow.
- * Returns true if this raised the budget.
+ * Raises the budget again, to the lower of store->asked and the ceiling, so that the heap can grow.
+ * Returns true if the budget rose.
  */
 bool store_lift_budget(struct actmem_store *store);
 
@@ -420,7 +420,7 @@ bool store_lift_budget(struct actmem_store *store);
  */
 void store_set_ceiling(struct actmem_store *store, uint64_t bytes, const char *why);
 
-/* Removes the ceiling. Returns true if that raised the budget. */
+/* Removes the ceiling. Returns true if the budget rose. */
 bool store_exceed_ceiling(struct actmem_store *store);
 
 /* Closes free regions while the heap is larger than the budget. Releases the lock meanwhile. */
@@ -433,9 +433,9 @@ void store_keep_to_budget(struct actmem_store *store);
 void store_want_budget(struct actmem_store *store);
 
 /*
- * Called by the background thread. Does one of these: adds a refusal of memory to the store's
- * description, tries to get more memory, or closes regions. Returns false if there was nothing to
- * do.
+ * Called by the background thread. Adds a refusal of memory to the store's description, tries to
+ * get more memory, or closes regions. Does only one of these in a call. Returns false if there was
+ * nothing to do.
  */
 bool store_see_to_budget(struct actmem_store *store);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Checks a program. run.c uses its counts and value numbers without further checks.
+ * Checks a program. run.c uses the program's counts and value numbers without further checks.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -44,7 +44,7 @@ static const struct {
 struct check {
 	const struct update_program *program;
 	uint32_t read_only;			/* number of inputs, scalars and constants */
-	bool is_known[UPDATE_VALUES_MAX];	/* has a value at this point of the program */
+	bool is_known[UPDATE_VALUES_MAX];	/* the value is set at this point of the program */
 	char *words;
 	size_t words_size;
 };
@@ -98,7 +98,7 @@ static int check_memory(const struct check *check)
 
 	if (!program->outputs || (program->operation_count && !program->operations) ||
 	    (program->constant_count && !program->constants))
-		return refuse(check, "the program has no memory with its operations, constants or outputs");
+		return refuse(check, "the pointer to the program's operations, constants or outputs is NULL");
 	return 0;
 }
 

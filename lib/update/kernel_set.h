@@ -21,7 +21,7 @@ typedef uint16_t halves __attribute__((vector_size(VECTOR_BYTES / 2)));
 #define INFINITY_BITS	((naturals){} + 0x7f800000U)
 #define QUIET_BIT	((naturals){} + 0x00400000U)
 
-/* Takes each bit from @a where @mask has a 1, and from @b where @mask has a 0. */
+/* Returns the bits of @a where @mask has a 1, and the bits of @b where @mask has a 0. */
 INLINE vector choose(naturals mask, vector a, vector b)
 {
 	return (vector)((mask & (naturals)a) | (~mask & (naturals)b));

@@ -13,8 +13,8 @@
 #include "update/steps.h"
 
 /*
- * A vector of float32 is one register of AVX-512, two of AVX2 or four of SSE and Arm. Vectors in
- * the arrays of a caller have the alignment of their elements.
+ * A vector of float32 is one register of AVX-512, two of AVX2 or four of SSE and Arm. In the arrays
+ * of a caller, vectors are aligned only to their elements.
  */
 typedef float vector __attribute__((vector_size(VECTOR_BYTES)));
 typedef float vector_at __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
@@ -24,7 +24,7 @@ typedef uint16_t half_at __attribute__((vector_size(VECTOR_BYTES / 2), aligned(2
 struct values {
 	const vector_at *at[UPDATE_VALUES_MAX];
 	vector room[UPDATE_VALUES_MAX][BLOCK_VECTORS];	/* temporaries and widened inputs */
-	const char *inputs[UPDATE_ARRAYS_MAX];		/* of this block */
+	const char *inputs[UPDATE_ARRAYS_MAX];		/* addresses of the current block */
 	char *outputs[UPDATE_ARRAYS_MAX];
 };
 

@@ -4,9 +4,9 @@
  * nearest, no traps, and denormals as 0 (FTZ and DAZ on x86, FZ on Arm).
  *
  * The moments of an embedding's row decay if no token uses the row. After several hundred steps,
- * they are denormal. Without this mode they stay denormal for ever, because 0.999 of a very small
- * number rounds to the number itself. On many processors, each operation on a denormal takes more
- * than 100 cycles. XLA's CPU backend sets the same mode.
+ * the moments are denormal. Without this mode, the moments stay denormal for ever, because 0.999 of
+ * a very small number rounds to the number itself. On many processors, each operation on a denormal
+ * takes more than 100 cycles. XLA's CPU backend sets the same mode.
  */
 #ifndef LIB_UPDATE_MODE_H
 #define LIB_UPDATE_MODE_H

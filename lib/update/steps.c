@@ -13,10 +13,13 @@
 
 struct join {
 	const struct update_program *program;
-	/* For each operation: the writers of its first two operands, and the number of its uses. */
+	/*
+	 * For each operation: the writers of its first two operands, and the number of uses of its
+	 * result.
+	 */
 	uint16_t writers[UPDATE_OPERATIONS_MAX][2];
 	uint16_t uses[UPDATE_OPERATIONS_MAX];
-	bool is_joined[UPDATE_OPERATIONS_MAX];	/* to a later operation */
+	bool is_joined[UPDATE_OPERATIONS_MAX];	/* joined to a later operation */
 	bool has_joined[UPDATE_OPERATIONS_MAX];	/* an earlier operation is joined to it */
 	struct step steps[UPDATE_OPERATIONS_MAX];
 	/* The last writer of each value, at the current operation. */

@@ -28,7 +28,7 @@
 #define LINKED_CODES	4
 
 /*
- * Codes below UPDATE_CODES are those of operations. Operands @a to @d are values, unless stated
+ * Codes below UPDATE_CODES are the codes of operations. Operands @a to @d are values, unless stated
  * otherwise.
  */
 enum step_code {
@@ -44,7 +44,7 @@ enum step_code {
 	STEP_STORE_BF16,
 	STEP_STREAM_F32,		/* like STEP_STORE_F32, but bypasses the caches */
 	STEP_STREAM_BF16,
-	/* Added to a code of operations if @b and @d are scalars or constants. */
+	/* Added to the code of a step if operands @b and @d are scalars or constants. */
 	STEP_REPEATED,
 };
 

@@ -31,7 +31,7 @@ struct pool {
 	void *data;
 	unsigned int wanted;		/* threads that have yet to begin the work */
 	unsigned int working;
-	bool is_abandoned;		/* tells the pool's threads to end */
+	bool is_abandoned;		/* true when the pool's threads must end */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -39,8 +39,8 @@ static struct pool *pools;		/* never freed, because threads wait for work */
 static int fork_error;
 
 /*
- * A forked child has no threads of its parent, but these may have held any lock during fork(). So
- * the child resets the lock, and abandons the memory of the parent's pools.
+ * A forked child has no threads of its parent, but these threads may have held any lock during
+ * fork(). So the child resets the lock, and abandons the memory of the parent's pools.
  */
 static void forget_pools(void)
 {

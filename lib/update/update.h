@@ -6,12 +6,12 @@
  * Read this file first. check.c checks a program. steps.h turns it into steps. kernels.h computes
  * the steps for one short block of elements after another, with code for several instruction sets.
  * All values of a block stay in the processor's cache. So each array crosses the memory bus once,
- * as in a loop that was written for this program. run.c divides the arrays among threads. threads.h
- * has the threads of each node, and mode.h the floating-point mode of the processor.
+ * as in a loop that was written for this program. run.c divides the arrays among threads. The
+ * threads of each node are in threads.h; mode.h sets the floating-point mode of the processor.
  *
  * Arithmetic. All values are float32. Each operation is rounded by itself, to nearest even, and
- * multiplications and additions are not fused. So the result depends on neither the number of
- * threads nor the instruction set. A result that is denormal becomes 0, and a denormal operand
+ * multiplications and additions are not fused. So the result does not depend on the number of
+ * threads or on the instruction set. A result that is denormal becomes 0, and a denormal operand
  * counts as 0, as on XLA's CPU backend (see mode.h for the reason). An operation that only moves
  * bits, such as NEG or SELECT, may keep a denormal. The sign and the other bits of a NaN are
  * undefined.
@@ -43,10 +43,10 @@ enum update_code {
 	UPDATE_RSQRT,			/* 1 / sqrt(a), rounded twice */
 	UPDATE_NEG,
 	UPDATE_ABS,
-	UPDATE_SIGN,			/* 1, -1, or @a if that is 0, -0 or NaN */
+	UPDATE_SIGN,			/* 1, -1, or @a if @a is 0, -0 or NaN */
 	UPDATE_MIN,			/* NaN if an operand is NaN; -0 is less than 0 */
 	UPDATE_MAX,
-	UPDATE_SELECT,			/* @a is the condition: @b if it is true, else @c */
+	UPDATE_SELECT,			/* @b if the condition @a is true, else @c */
 	UPDATE_EQ,
 	UPDATE_NE,
 	UPDATE_LT,
@@ -64,7 +64,7 @@ enum update_code {
 };
 
 #define UPDATE_VALUES_MAX	64	/* inputs, scalars, constants and temporaries together */
-#define UPDATE_ARRAYS_MAX	16	/* maximum of inputs, and of outputs */
+#define UPDATE_ARRAYS_MAX	16	/* maximum number of inputs; also of outputs */
 #define UPDATE_OPERATIONS_MAX	1024
 
 /*
@@ -112,7 +112,7 @@ int update_check(const struct update_program *program, char *words, size_t words
  * itself. Calls for the same node take turns. When the call returns, other threads and devices see
  * the outputs.
  *
- * Returns 0, -ENODEV (the process may use no CPU of the node), -EINVAL (the setting
+ * Returns 0, -ENODEV (the process is not allowed to use any CPU of the node), -EINVAL (the setting
  * ACTMEM_UPDATE_THREADS is invalid), or another negative errno, with an error message in @words.
  * After an error, no output was written.
  */

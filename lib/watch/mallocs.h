@@ -15,7 +15,7 @@ static const struct published_kind published_malloc = {
 	.label = "actmem-malloc", .magic = 0x6d616c6c6f633031ULL, .version = 1, .bytes = 4096,
 };
 
-/* Each counter is correct by itself, but two counters may be from different moments. */
+/* Each counter is correct by itself, but two counters can be from different moments. */
 struct malloc_counters {
 	struct published_start start;
 	_Atomic uint64_t blocks;

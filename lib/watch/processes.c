@@ -41,7 +41,7 @@ enum rank {
 struct found {
 	uint64_t device, id;
 	enum rank rank;
-	size_t item;		/* its index in the list */
+	size_t item;		/* the region's index in the list */
 };
 
 struct region_search {
@@ -54,7 +54,8 @@ struct region_search {
 
 /*
  * Copies the placement of pages. If other processes have discarded pages since the process
- * published its numbers, these may exceed the allocated bytes. Ignores or limits such numbers.
+ * published its numbers, these numbers can exceed the allocated bytes. Ignores or limits such
+ * numbers.
  */
 static void take_pages(struct actmem_region_info *info, const struct stats_record *record)
 {
@@ -181,7 +182,7 @@ static bool take_file(struct actmem_region_info *info, int pid, const char *path
 	return true;
 }
 
-/* Returns true if the file system can have regions. Sets the page size unless it was published. */
+/* Returns true if the file system can contain regions. Sets the page size, unless published. */
 static bool take_file_system(struct actmem_region_info *info, const char *path)
 {
 	struct statfs files;
@@ -232,7 +233,7 @@ static int take_region(struct region_search *search, int pid, const char *path, 
 
 /*
  * Copies the name of a file. Cuts off DELETED only if the file was removed: the name of an existing
- * file may end in DELETED.
+ * file can itself end in DELETED.
  */
 static void take_file_name(char name[ACTMEM_NAME_MAX], const char *link, bool is_removed)
 {
@@ -244,8 +245,8 @@ static void take_file_name(char name[ACTMEM_NAME_MAX], const char *link, bool is
 }
 
 /*
- * Adds a named region. Every file of tmpfs or hugetlbfs that its process publishes as a region is
- * one.
+ * Adds a file as a named region, if it is on tmpfs or hugetlbfs and the process publishes it as a
+ * region.
  */
 static int take_named(struct region_search *search, int pid, const char *path, const char *link)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads the data that another process publishes about itself. The data may be invalid, and the
- * process may change it during the read.
+ * Reads the data that another process publishes about itself. The data can be invalid, and the
+ * process can change it during the read.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ static bool read_at(int fd, void *into, size_t size, uint64_t offset)
 }
 
 /*
- * Opens a file of another process. Returns -EINVAL if it is no tmpfs file. The path may lead to any
+ * Opens a file of another process. Returns -EINVAL if it is no tmpfs file. The path can lead to any
  * file, and opening a device could do harm. So the function first checks the file with O_PATH,
  * which does not open it. If the owner has a lease on the file, opening the file would block for 45
  * seconds. In this case O_NONBLOCK makes the open fail, and the function also returns -EINVAL.

@@ -28,7 +28,7 @@ static const struct published_kind published_stats = {
 	.bytes = STATS_FILE_BYTES,
 };
 
-/* Counters of a handle. Any thread changes them, without a lock. */
+/* Counters of a handle. Any thread can change them, without a lock. */
 struct counters {
 	_Atomic uint64_t regions;
 	_Atomic uint64_t region_bytes;
@@ -47,7 +47,7 @@ struct counters {
 };
 
 /*
- * Totals of all stores of the handle: those from puts_total to failed_fills_total of struct
+ * Totals of all stores of the handle: the fields from puts_total to failed_fills_total of struct
  * actmem_store_stats, in the same order. The order never changes.
  */
 #define TRAFFIC_FIRST	offsetof(struct actmem_store_stats, puts_total)

@@ -58,8 +58,8 @@ struct published_wait *wait_begin(struct published_waits *waits, enum wait_kind 
 HOT void wait_note(struct published_waits *waits)
 {
 	/*
-	 * Blocks may be put and taken every few hundred ns. Reading the exact time so often would
-	 * cost too much, so this call stores the time of the last tick.
+	 * A program can put or take a block every few hundred ns. Reading the exact time so often
+	 * would cost too much, so this call stores the time of the last tick.
 	 */
 	atomic_store_explicit(&waits->last, clock_tick_ns(), memory_order_relaxed);
 }

@@ -2,7 +2,7 @@
 /*
  * Publishes the current waits of a process (stats.h), for `actmem waits`.
  *
- * Publishing costs time only where the process waits anyway. A thread publishes when it is about to
+ * Publishing costs time only when the process waits anyway. A thread publishes when it is about to
  * sleep or to populate pages. A queue publishes when another request becomes its oldest one. A
  * place (struct published_wait) belongs to one writer from wait_begin() to wait_end().
  */
@@ -35,9 +35,9 @@ struct published_wait {
 	_Atomic uint32_t taken;
 	uint32_t kind;			/* WAIT_NONE: no wait */
 	uint64_t since;			/* ns of CLOCK_MONOTONIC */
-	uint64_t bytes;			/* wanted by a thread, or in a queue's oldest request */
-	_Atomic uint32_t requests;	/* of a queue, in flight */
-	int32_t thread;			/* in the process's PID namespace; 0: a queue */
+	uint64_t bytes;			/* awaited by a thread, or in a queue's oldest request */
+	_Atomic uint32_t requests;	/* a queue's requests in flight */
+	int32_t thread;			/* TID in the process's PID namespace; 0: a queue */
 	char words[WAIT_WORDS];		/* names the block, region or file */
 };
 
@@ -46,7 +46,7 @@ struct published_waits {
 	uint32_t places;
 	uint32_t reserved;
 	_Atomic uint64_t left_out;	/* current waits that got no place */
-	_Atomic uint64_t last;		/* ns: when the last wait, transfer, put or take ended */
+	_Atomic uint64_t last;		/* ns: end of the last event; see wait_note() */
 	struct published_wait waits[WAITS_MAX];
 };
 
@@ -59,7 +59,10 @@ struct published_wait *wait_begin(struct published_waits *waits, enum wait_kind 
 				  uint64_t bytes, const char *words);
 void wait_end(struct published_waits *waits, struct published_wait *wait);
 
-/* Records that a wait, transfer, put or take ended now. The time is exact to a few milliseconds. */
+/*
+ * Records that a wait, a transfer, or a call that puts or takes a store's block ended now. The time
+ * is exact to a few milliseconds.
+ */
 void wait_note(struct published_waits *waits);
 
 #endif /* LIB_WATCH_WAITS_H */

@@ -6,8 +6,8 @@
  *
  * actmem_put copies its first operand into a block of a store and returns a token, uint32[4].
  * actmem_take gets such a token, and copies the token's block into its result. A take whose
- * attribute `ends` is true is the last take of its token, and frees the block. If no take of a
- * token has this attribute, actmem_drop frees the token's block. There are handlers for CPUs and
+ * attribute `ends` is true is the last take of its token, and frees the block. If `ends` is false
+ * for all takes of a token, actmem_drop frees the token's block. There are handlers for CPUs and
  * for CUDA. On CUDA, actmem_tie announces later takes, so that the host waits only once for the
  * tokens of all these takes (call.h).
  *
@@ -43,19 +43,19 @@ struct actmem_xla_stats {
 	uint64_t put_bytes_total;
 	uint64_t takes_total;
 	uint64_t take_bytes_total;
-	uint64_t last_run_put_bytes;	/* of the latest XLA run with a put */
-	uint64_t last_run_take_bytes;	/* of the latest XLA run with a take */
+	uint64_t last_run_put_bytes;	/* bytes put in the latest XLA run with a put */
+	uint64_t last_run_take_bytes;	/* bytes taken in the latest XLA run with a take */
 	uint64_t reclaimed_blocks_total;	/* blocks reclaimed by the limit on generations */
 	uint64_t reclaimed_bytes_total;
 	uint64_t reset_blocks_total;	/* blocks freed by actmem_xla_reset() */
-	uint64_t checksums_total;	/* blocks whose checksum was compared */
+	uint64_t checksums_total;	/* blocks whose checksum was verified */
 	uint64_t generations;		/* unfinished generations */
-	uint64_t generations_max;	/* per site and device; 0: no limit */
+	uint64_t generations_max;	/* most generations per site and device; 0: no limit */
 	uint64_t checksum;		/* 1: blocks are checksummed */
 	uint64_t lost_blocks_total;	/* blocks that could not be copied or read */
-	uint64_t dropped_blocks_total;	/* blocks ended by actmem_drop, not by a take */
-	uint64_t own_bytes;		/* memory that CUDA allocates if it refuses our regions */
-	uint64_t own_bytes_total;	/* total of own_bytes; both fields include arrays */
+	uint64_t dropped_blocks_total;	/* blocks freed by actmem_drop, not by a take */
+	uint64_t own_bytes;		/* memory that CUDA allocated, because it refused regions */
+	uint64_t own_bytes_total;	/* own_bytes and own_bytes_total include arrays */
 };
 
 struct actmem_xla_device_stats {
@@ -80,7 +80,7 @@ struct actmem_xla_transfer_stats {
 	uint64_t block_wait_ns_total;	/* time until the blocks of takes were in memory */
 	uint64_t unfinished;		/* copies under way */
 	uint64_t staged_bytes;		/* bytes on the device, not yet taken */
-	uint64_t token_waits_total;	/* waits for tokens; one for takes announced together */
+	uint64_t token_waits_total;	/* waits for tokens; announced takes share a wait */
 	uint64_t host_waits_total;	/* waits of handlers for the device, for any reason */
 };
 
@@ -90,7 +90,7 @@ struct actmem_xla_transfer_stats {
 struct actmem_xla_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t grow_bytes;		/* see struct actmem_heap_options; ACTMEM_HEAP_GROW */
-	uint64_t limit_bytes;		/* of memory, if there is no budget; ACTMEM_HEAP_LIMIT */
+	uint64_t limit_bytes;		/* memory limit if there is no budget; ACTMEM_HEAP_LIMIT */
 	uint64_t budget_bytes;		/* see struct actmem_store_options; ACTMEM_BUDGET */
 	uint64_t spill_limit_bytes;	/* see struct actmem_store_options; ACTMEM_SPILL_LIMIT */
 	const char *const *spill_paths;	/* directories; ACTMEM_SPILL separates them by ':' */
@@ -109,7 +109,7 @@ struct actmem_xla_options {
  * and closes it with actmem_xla_close(). If the program does not make this call, the first use of
  * memory opens the backend that the environment variables select.
  *
- * -EBUSY  memory is attached already;  -EOWNERDEAD  in a forked child
+ * -EBUSY  a handle is attached already;  -EOWNERDEAD  in a forked child
  * -EINVAL  more than 64 directories, an empty path, or an unknown flag;  -ENOMEM
  */
 ACTMEM_XLA_API int actmem_xla_attach(struct actmem *am,
@@ -125,10 +125,10 @@ ACTMEM_XLA_API int actmem_xla_close(struct actmem *am);
 ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
 
 /*
- * Frees the memory of arrays that were dropped. Destroys each store that has no blocks, which frees
- * the store's memory and files. Regions with names stay open: closing them would free no memory,
- * and would only let other processes use the names. -EOWNERDEAD without an error message: in a
- * forked child.
+ * Frees the memory of arrays that were dropped. Destroys each store that has no blocks, and so
+ * frees the memory and files of these stores. Regions with names stay open: closing them would free
+ * no memory, and would only let other processes use the names. Returns -EOWNERDEAD without an error
+ * message in a forked child.
  */
 ACTMEM_XLA_API int actmem_xla_trim(void);
 
@@ -141,12 +141,15 @@ ACTMEM_XLA_API int actmem_xla_trim(void);
 ACTMEM_XLA_API int actmem_xla_set_generations(uint64_t most);
 ACTMEM_XLA_API int actmem_xla_set_checksum(int on);
 
-/* -EINVAL: @stats->size was not set; -ERANGE: no such device; -EOWNERDEAD. */
+/*
+ * Copy statistics to *@stats. Return -EINVAL if @stats->size was not set, -ERANGE if @device is too
+ * large, or -EOWNERDEAD.
+ */
 ACTMEM_XLA_API int actmem_xla_stats(struct actmem_xla_stats *stats);
 ACTMEM_XLA_API int actmem_xla_device_stats(uint32_t device,
 					   struct actmem_xla_device_stats *stats);
 
-/* -EINVAL: @stats->size was not set; -ERANGE: no such device; -EOWNERDEAD. */
+/* Returns the errors of actmem_xla_device_stats(). */
 ACTMEM_XLA_API int actmem_xla_transfer_stats(uint32_t device,
 					     struct actmem_xla_transfer_stats *stats);
 
@@ -192,7 +195,7 @@ struct actmem_xla_array;
  * With ACTMEM_XLA_ARRAY_CUDA, @device is the CUDA number of the first GPU that uses the array. The
  * array's memory is on that GPU's node. With a heap limit, however, all arrays share one heap,
  * whose memory is on the node of the first array's GPU. Even without ACTMEM_XLA_ARRAY_CUDA, the
- * memory may be registered.
+ * memory can be registered.
  *
  * -EBUSY  this array must be registered with CUDA, but other arrays exist that are not registered
  * -EOWNERDEAD  in a forked child
@@ -232,7 +235,7 @@ struct actmem_xla_tensor_options {
 	void *address;			/* within the array */
 	const int64_t *shape;		/* elements are contiguous, in row-major order */
 	uint32_t rank;
-	int32_t device_type;		/* this and the fields below: as in DLPack */
+	int32_t device_type;		/* as in DLPack, like all fields below */
 	int32_t device;
 	uint8_t code;
 	uint8_t bits;
@@ -241,7 +244,7 @@ struct actmem_xla_tensor_options {
 /*
  * Makes a DLManagedTensor of a part of an array, for a capsule named "dltensor". The tensor holds
  * the array until the consumer of the capsule calls the tensor's deleter, or the caller calls
- * actmem_xla_tensor_drop(). -EINVAL: @options->size was not set; -ENOMEM.
+ * actmem_xla_tensor_drop(). Returns -EINVAL if @options->size was not set, or -ENOMEM.
  */
 ACTMEM_XLA_API int actmem_xla_tensor_new(struct actmem_xla_array *array,
 					 const struct actmem_xla_tensor_options *options,
@@ -262,7 +265,7 @@ struct actmem_xla_array_stats {
 	uint64_t cuda;			/* 1: regions are registered with CUDA */
 };
 
-/* -EINVAL: @stats->size was not set; -EOWNERDEAD: a forked child. */
+/* Returns -EINVAL if @stats->size was not set, or -EOWNERDEAD in a forked child. */
 ACTMEM_XLA_API int actmem_xla_array_stats(struct actmem_xla_array_stats *stats);
 
 #endif /* ACTMEM_XLA_H */

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Announced blocks. A token names a block. Tokens of a GPU's blocks are in the GPU's memory, so the
- * host must wait to read them. Therefore a program announces which blocks a layer will take, before
- * the layer takes them. The host then waits only once for all tokens of the layer; see saved.h.
+ * Announced blocks. A token identifies a block. Tokens of a GPU's blocks are in the GPU's memory,
+ * so the host must wait to read them. Therefore a program announces which blocks a layer will take,
+ * before the layer takes them. The host then waits only once for all tokens of the layer; see
+ * saved.h.
  *
  * The layer's takes depend on the announcement (a tie; see call.h), so each take is called after
- * its announcement. A block is a candidate for a take if no take has got it yet, and if it was
- * announced for this take: by the same execution, on the same device, and with the same site and
- * number. If there is exactly one candidate, the take gets this block. In an unrolled loop, the
- * next iteration may also have announced its blocks. With two candidates, the host must read the
- * token from the device. Announcing a block that is not in the table is an error. If this error
- * were ignored, the only candidate for the take might be the block of another iteration.
+ * its announcement. A block is a candidate for a take if no take has got the block yet, and if its
+ * announcement matches the take. The announcement and the take must have the same execution,
+ * device, site and number. If there is exactly one candidate, the take gets this block. In an
+ * unrolled loop, the next iteration may also have announced its blocks. With two candidates, the
+ * host must read the token from the device. Announcing a block that is not in the table is an
+ * error. If this error were ignored, the only candidate for the take might be the block of another
+ * iteration.
  */
 #include <string.h>
 

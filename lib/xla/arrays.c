@@ -2,10 +2,11 @@
 /*
  * Memory of arrays; see arrays.h.
  *
- * Functions that drop a reference to an array take no lock of this file: Python's garbage collector
- * may call them in a forked child, where a lock may stay locked forever. Any thread of XLA may call
- * them, too. To make this safe, no heap is destroyed while the number of arrays, @now.blocks, is
- * not 0. A thread that makes an array increments @now.blocks with @in_use held.
+ * Functions that drop a reference to an array take no lock of this file. The reason is that
+ * Python's garbage collector can call them in a forked child, where a lock may stay locked forever.
+ * Any thread of XLA can call them, too. These calls are safe because no heap is destroyed while the
+ * number of arrays, @now.blocks, is not 0. A thread that makes an array increments @now.blocks with
+ * @in_use held.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -38,7 +39,7 @@ struct actmem_xla_array {
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct actmem *opened;
 static struct knobs knobs;
-static struct actmem_heap *heaps[PLACES_MAX];	/* by place (places.h); only [0] if !on_cuda */
+static struct actmem_heap *heaps[PLACES_MAX];	/* index: place (places.h); only [0] if !on_cuda */
 static bool on_cuda;			/* heaps are registered with the runtimes of their places */
 static struct places places;
 static struct actmem_xla_array *_Atomic kept;	/* dropped arrays whose region is still open */

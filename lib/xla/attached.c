@@ -22,7 +22,7 @@
 /* No thread holds this lock while it waits for a GPU. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct actmem *attached;
-static unsigned int users;	/* calls of attached_open() minus those of attached_close() */
+static unsigned int users;	/* calls of attached_open() minus calls of attached_close() */
 static struct knobs given;
 static struct device_wait *waits;	/* waits that @attached reports */
 

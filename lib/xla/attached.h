@@ -15,8 +15,8 @@
 #include "xla/knobs.h"
 
 /*
- * Stores the handle in *@am, and the options for allocating memory in @knobs. The caller must end
- * the use of @knobs with knobs_forget(). The handle stays attached until attached_close().
+ * Stores the handle in *@am, and the options for allocating memory in @knobs. The caller must
+ * release @knobs with knobs_forget(). The handle stays attached until attached_close().
  */
 int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size);
 void attached_close(void);

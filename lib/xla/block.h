@@ -18,8 +18,8 @@
 struct generation;
 
 /*
- * Programs hold tokens, as uint32[4]. A token names one example of a block. A put under vmap makes
- * one block of all examples of the batch. Without vmap, a block has one example.
+ * Programs hold tokens, as uint32[4]. A token identifies one example of a block. A put under vmap
+ * makes one block of all examples of the batch. Without vmap, a block has one example.
  */
 struct token {
 	uint64_t id;			/* the block; 0: no block, and a take returns zeros */
@@ -39,7 +39,7 @@ struct rows {
 
 /* The type and dimensions of one example, on one device. */
 struct shape {
-	uint64_t hash;			/* of the dimensions, plus type */
+	uint64_t hash;			/* hash of the dimensions, plus @type */
 	uint32_t type;			/* XLA_FFI_DataType */
 	char text[SHAPE_TEXT];		/* such as "f32[3,4]", cut off if it does not fit */
 };
@@ -49,9 +49,9 @@ struct saved {
 	uint64_t examples;		/* number of examples, which are contiguous in memory */
 	uint64_t references;		/* one for each token that has not been dropped */
 	struct shape shape;		/* of each example */
-	struct actmem_key key;		/* in the store */
+	struct actmem_key key;		/* the block's key in the store */
 	int64_t run;			/* execution that put the block */
-	void *fill;			/* memory for the bytes until the block is filled */
+	void *fill;			/* memory to fill; NULL after the block is filled */
 	uint64_t bytes;
 	uint32_t device;
 	bool is_gpu;			/* distinguishes GPU 0 from CPU device 0 */
@@ -63,8 +63,8 @@ struct saved {
 	bool busy;			/* a thread fills the block or reads it ahead */
 	unsigned int claims;		/* takes under way */
 	bool is_released;		/* a take has released the block's memory */
-	bool many;			/* several takes may use the block; no reading ahead */
-	bool is_kept;			/* the current actmem_xla_reset() does not free it */
+	bool many;			/* several takes can use the block; never read ahead */
+	bool is_kept;			/* the current actmem_xla_reset() keeps the block */
 	uint32_t layout;		/* identifies the sharding of the value */
 	struct generation *generation;	/* NULL: not in the table; the last user frees the block */
 	int64_t taker_run;		/* if announced: the execution that will take the block */
@@ -77,7 +77,7 @@ struct saved {
 /* A take that is under way. */
 struct claim {
 	struct saved *block;
-	const void *memory;		/* memory of the rows; NULL if on the device or empty */
+	const void *memory;		/* memory of the rows; NULL: on the device, or no bytes */
 	uint64_t offset;		/* offset of the rows in the block */
 	bool ends;			/* this is the last take of the block */
 };
@@ -87,9 +87,9 @@ struct origin {
 	const char *site;		/* NULL for a take that has no number at its site */
 	size_t site_length;
 	bool bounded;			/* put: the limit on generations applies (actmem_xla.h) */
-	bool many;			/* put: several takes may use the block */
-	bool ends;			/* take: the last use of its tokens */
-	uint64_t examples;		/* put */
+	bool many;			/* put: several takes can use the block */
+	bool ends;			/* take: it is the last use of its tokens */
+	uint64_t examples;		/* put: number of examples */
 	struct shape shape;		/* of each example */
 	uint32_t layout;		/* identifies the sharding; 0 on one device */
 	int64_t run;			/* number of the execution on its platform */

@@ -64,7 +64,7 @@ static bool read_site(XLA_FFI_CallFrame *frame, struct origin *origin)
 	return true;
 }
 
-/* Returns true if the first dimensions of @value are those of @tokens, without its last one. */
+/* Returns true if @value begins with all dimensions of @tokens except the last one. */
 static bool begins_as(const XLA_FFI_Buffer *value, const XLA_FFI_Buffer *tokens)
 {
 	int64_t i, rank = tokens->rank - 1;

@@ -40,13 +40,13 @@ struct update_call;
 
 struct call {
 	void *value;
-	uint64_t bytes;			/* of value */
+	uint64_t bytes;			/* length of value */
 	void *token;			/* put: one token; other calls: an array of tokens */
 	struct origin origin;		/* the caller sets is_gpu; a take does not set bounded */
 	uint32_t number;		/* take: the attribute `number` */
 	const int32_t *numbers;		/* tie: the attribute `numbers` */
 	uint64_t count;			/* number of arrays (tie) or tokens (take, hold, drop) */
-	struct update_call *update;	/* update: its operands and attributes */
+	struct update_call *update;	/* actmem_update: its operands and attributes */
 };
 
 /* Read a handler's frame. Return NULL, or an error if its operands or attributes are wrong. */
@@ -67,7 +67,7 @@ int64_t call_tokens_in(const XLA_FFI_Buffer *buffer);
 
 /*
  * Returns the number of tokens of operand @i of a tie. Stores the address of the operand's tokens
- * in *@from, and that of result @i in *@to.
+ * in *@from, and the address of result @i in *@to.
  */
 uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **to);
 

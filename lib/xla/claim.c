@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Takes blocks from the table of live blocks, and reads blocks before they are taken; see saved.h.
+ * Begins and ends takes of blocks, and reads blocks ahead of their takes; see saved.h.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -62,8 +62,8 @@ static const char *device_kind(bool is_gpu)
 }
 
 /*
- * Checks that @block contains @rows, which have @bytes, and matches the device, sharding and shape
- * of @taker.
+ * Checks that @block contains @rows, whose length is @bytes. Also checks that @block matches the
+ * device, sharding and shape of @taker.
  */
 static int check_claim(const struct saved *block, const struct rows *rows, uint64_t bytes,
 		       const struct origin *taker, char *words)

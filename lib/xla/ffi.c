@@ -19,7 +19,7 @@ static atomic_uint told;
 /*
  * The minor version of XLA's interface in JAX 0.10.1, the oldest JAX that is supported. XLA refuses
  * handlers with a later version than its own. The handlers report this version, and use nothing
- * that was added later. So they may be built with the header of any later jaxlib, too.
+ * that was added later. So they can be built with the header of any later jaxlib, too.
  */
 #define FFI_MINOR	3
 
@@ -55,7 +55,7 @@ XLA_FFI_Error *ffi_error(const XLA_FFI_Api *api, XLA_FFI_Error_Code code,
 	 * the error.
 	 */
 	if (atomic_load(&several_devices) && atomic_fetch_add(&told, 1) < TOLD_MOST)
-		fprintf(stderr, "%s (one of several devices fails so; the others may wait for it, until XLA ends the process)\n",
+		fprintf(stderr, "%s (this error is on one of several devices; the others may wait for it until XLA ends the process)\n",
 			message);
 	return api->XLA_FFI_Error_Create(&args);
 }
@@ -208,7 +208,7 @@ XLA_FFI_Buffer *ffi_result(XLA_FFI_CallFrame *frame, int64_t index)
 	return frame->rets.rets[index];
 }
 
-/* Types of less than a byte are missing: the Python module passes their values as uint8. */
+/* No type here is smaller than a byte: the Python module passes such values as uint8. */
 static const struct element_type {
 	XLA_FFI_DataType type;
 	unsigned int bytes;

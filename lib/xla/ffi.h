@@ -44,7 +44,7 @@ void ffi_future_end(const XLA_FFI_Api *api, XLA_FFI_Future *future, XLA_FFI_Erro
 XLA_FFI_Error *ffi_run(XLA_FFI_CallFrame *frame, int64_t *run,
 		       uint32_t *device);
 
-/* GPU: stores the execution's stream. Returns an error if XLA does not report it. */
+/* Stores the stream of a GPU's execution. Returns an error if XLA does not report the stream. */
 XLA_FFI_Error *ffi_stream(XLA_FFI_CallFrame *frame, void **stream);
 
 /* Return operand or result @index, or NULL if there is none. */

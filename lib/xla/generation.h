@@ -38,7 +38,7 @@ extern pthread_mutex_t saved_lock;
 extern pthread_cond_t saved_idle;	/* signaled when a block becomes idle */
 extern uint64_t saved_serial;		/* serial number of the latest block */
 
-/* Calls forked_check() with @words[SAVED_WORDS]. Handlers call saved_check() before any lock. */
+/* Calls forked_check() with @words[SAVED_WORDS]. Must be called before any lock is acquired. */
 int saved_check(char *words);
 
 /* Removes a block from the table. Frees the block's generation if no other block belongs to it. */

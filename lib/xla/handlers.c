@@ -242,7 +242,7 @@ XLA_FFI_Error *actmem_xla_update(XLA_FFI_CallFrame *frame)
 		free(call.update);
 		return failure;
 	}
-	/* An update computes on its own threads. A thread of XLA must not wait for them. */
+	/* An update has its own threads. A thread of XLA must not wait for these threads. */
 	return waiting_run(frame, &call, update_alone);
 }
 

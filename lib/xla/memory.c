@@ -21,9 +21,9 @@
 #include "xla/stores.h"
 
 /*
- * Each store has a share of the budget (shares.h). A put may wait until stores on other nodes have
- * released memory that belongs to the share of its store. The put tries again every SHARE_WAIT_US,
- * at most SHARE_WAITS times.
+ * Each store has a share of the budget (shares.h). A put can wait until stores on other nodes have
+ * released memory that belongs to the share of the put's store. The put tries again every
+ * SHARE_WAIT_US, at most SHARE_WAITS times.
  */
 #define SHARE_WAIT_US	1000
 #define SHARE_WAITS	60000
@@ -33,7 +33,7 @@ static struct share share_list[PLACES_MAX];
 static struct stores stores = { .shares.list = share_list };
 static pthread_mutex_t dividing = PTHREAD_MUTEX_INITIALIZER;	/* taken while @in_use is held */
 static atomic_uint loans[PLACES_MAX];	/* how often each store has borrowed memory */
-static atomic_int waits;	/* 1: calls may wait, for spilled blocks or for a GPU */
+static atomic_int waits;	/* 1: calls can wait for spilled blocks or for a GPU */
 static atomic_int spills;
 
 static bool memory_is_free(void)
@@ -105,7 +105,7 @@ static bool is_divided(void)
 }
 
 /*
- * Returns true if a failed reservation may succeed at the next attempt. If blocks spill, returns
+ * Returns true if a failed reservation can succeed at the next attempt. If blocks spill, returns
  * true if the store @had_less than its share before the reservation. Otherwise, borrows unused
  * memory of other stores, and returns true if there was some, now or since the store had borrowed
  * @borrowed times. Caller holds @in_use.
@@ -148,7 +148,7 @@ static bool divide_shares(unsigned int place)
 
 /*
  * Reserves a block and unlocks @in_use. If the reservation fails, sets *@may_try to whether another
- * attempt may succeed.
+ * attempt can succeed.
  */
 static int reserve_block(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
 		   void **memory, bool *may_try, char *words, size_t words_size)

@@ -5,7 +5,7 @@
  * limit (shares.h). Programs on CPUs use the first store.
  *
  * The caller gets a block from memory_reserve(), fills it, and calls memory_commit(). Later the
- * caller calls memory_hold(), reads the block, and calls memory_release(). Several threads may hold
+ * caller calls memory_hold(), reads the block, and calls memory_release(). Several threads can hold
  * a block at the same time. A released block is freed when the last hold ends. memory_drop() frees
  * a block that no thread will read.
  */
@@ -20,7 +20,7 @@
 #include "xla/key.h"
 
 /*
- * Reserves @bytes, which must not be 0, and stores their address in *@memory. If blocks may spill,
+ * Reserves @bytes, which must not be 0, and stores their address in *@memory. If blocks can spill,
  * waits until memory is free. On failure, @words (@words_size bytes) has the error message, and
  * *@has_store is false if the store could not be created.
  */
@@ -63,7 +63,7 @@ int memory_node(struct actmem_key key);
 /* Sets the function that names blocks in error messages; see struct actmem_store_options. */
 void memory_name_blocks(void (*name_block)(struct actmem_key key, char *name, size_t size));
 
-/* Returns true if memory_reserve() and memory_hold() may wait for other threads. */
+/* Returns true if memory_reserve() and memory_hold() can wait for other threads. */
 bool memory_waits(void);
 
 #endif /* LIB_XLA_MEMORY_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Memory that the CUDA driver allocates because it refuses to register regions. The library reports
- * such memory on stderr and counts it. With ACTMEM_STRICT, or if blocks may spill, the library does
+ * such memory on stderr and counts it. With ACTMEM_STRICT, or if blocks can spill, the library does
  * not use such memory: the failure to register is an error.
  */
 #ifndef LIB_XLA_OWN_MEMORY_H

@@ -42,15 +42,15 @@ int places_add(struct places *places, struct actmem *am, const struct knobs *kno
 	       uint32_t device, unsigned int *index);
 
 /*
- * Moves a device to the place @index. The caller does so if the budget is too small for a store in
- * each of the two places.
+ * Moves a device to the place @index. Called if the budget is too small for a further store, in the
+ * device's own place.
  */
 void places_join(struct places *places, uint32_t device, unsigned int index);
 
 /*
  * Closes all runtimes and forgets the places. If CUDA does not unregister some memory, returns
  * -EBUSY or another error. The runtime with which that memory is registered then stays open, and no
- *	place is forgotten.
+ * place is forgotten.
  */
 int places_close(struct places *places);
 

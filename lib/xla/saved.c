@@ -90,8 +90,8 @@ void saved_unlink(struct saved *block)
 }
 
 /*
- * Removes the blocks of @generation from the table, except those that are kept, and adds them to
- * *@freed. A block that a thread uses is not added to *@freed: that thread frees the block. The
+ * Removes the blocks of @generation from the table, except kept blocks, and adds the removed blocks
+ * to *@freed. A block that a thread uses is not added to *@freed: that thread frees the block. The
  * generation ends if no block is left. Returns the number of blocks that left the table.
  */
 static uint64_t generation_abandon(struct generation *generation,

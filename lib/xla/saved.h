@@ -13,7 +13,7 @@
  * On a GPU, a put returns before its block is filled. saved_claim() waits until the block is
  * filled. saved_next() holds a block, so that the caller can copy the block to the device before
  * its take. saved_staged() records that copy, and the take then reads the copy instead of the
- * block. saved_begin() and saved_claim() may wait for the store if blocks spill.
+ * block. saved_begin() and saved_claim() can wait for the store if blocks spill.
  */
 #ifndef LIB_XLA_SAVED_H
 #define LIB_XLA_SAVED_H
@@ -49,14 +49,14 @@ void saved_undo(struct saved *block);
 
 /*
  * saved_announce() records that the execution of @taker will take block @token. @number is the
- * take's number among the takes of blocks that were put at the same site. If block @token does not
- * exist, saved_announce() fails as the take would, with an error message in @words[SAVED_WORDS].
- * Only blocks that contain one example are announced.
+ * take's number among the takes of all blocks from the site of block @token. If block @token does
+ * not exist, saved_announce() fails as the take would, with an error message in
+ * @words[SAVED_WORDS]. Only blocks that contain one example are announced.
  *
  * saved_announced() returns the token that was announced for a take of @taker with @number, and
  * stores in *@is_staged whether the device has the block already. If no token or several tokens
- * were announced for the take, it returns 0. The caller then reads the token from the take's
- * operand.
+ * were announced for the take, saved_announced() returns 0. The caller then reads the token from
+ * the take's operand.
  */
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, bool *is_staged);
@@ -64,7 +64,7 @@ uint64_t saved_announced(const struct origin *taker, uint32_t number, bool *is_s
 /*
  * Claims a block for a take of @rows, whose examples have @bytes bytes in total. If @taker->ends is
  * true, drops one reference for each token. The block leaves the table when its last reference is
- * dropped. Several takes may claim a block at the same time. If blocks have checksums and the block
+ * dropped. Several takes can claim a block at the same time. If blocks have checksums and the block
  * is in host memory, the store verifies the checksum. Fails if the block's device, sharding, or
  * shape of examples differs from that of @taker. saved_release() ends and frees the claim.
  */
@@ -102,10 +102,10 @@ void saved_unreference(uint64_t id, uint64_t count);
  */
 struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const void **memory);
 /*
- * One of these calls follows saved_next(). saved_staged() records that the block is being copied to
- * the device; @staged is the copy. When the block is freed, @unstage frees @staged. The caller
- * calls memory_release() when the copy has ended. saved_not_staged() is called if no copy was made;
- * the block then stays in the store.
+ * After saved_next() has returned a block, the caller calls saved_staged() or saved_not_staged().
+ * saved_staged() records that the block is being copied to the device; @staged is the copy. When
+ * the block is freed, @unstage frees @staged. The caller calls memory_release() when the copy has
+ * ended. saved_not_staged() is called if no copy was made; the block then stays in the store.
  */
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged));
 void saved_not_staged(struct saved *block);

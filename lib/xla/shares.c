@@ -6,7 +6,7 @@
 
 #include "xla/shares.h"
 
-/* The smallest budget of a store is one page. These are the possible lengths of a page. */
+/* The possible lengths of a page. The smallest budget of a store that cannot spill is one page. */
 static const uint64_t page_bytes[] = { UINT64_C(4) << 10, UINT64_C(2) << 20, UINT64_C(1) << 30 };
 
 static uint64_t held_by(const struct share *share, enum share_of kind)
@@ -75,7 +75,7 @@ uint64_t shares_left(const struct shares *shares, unsigned int index, enum share
 
 /*
  * Lowers the limit of a store to the store's part of the total. If the limit is low enough already,
- * but the store has more bytes than the limit permits, sets the same limit again, so that the store
+ * but the store has more bytes than the limit permits, sets the same limit again. The store then
  * closes the regions that became free.
  */
 static int shares_lower(struct shares *shares, unsigned int index, enum share_of kind)

@@ -164,8 +164,8 @@ static bool any_store(const struct stores *stores, unsigned int *place)
 }
 
 /*
- * Makes a device use the store of another place. Called if the device's own place would get too
- * small a part of the budget for a store.
+ * Makes a device use the store of another place. Called if the part of the budget for the device's
+ * own place would be too small for a store.
  */
 static void stores_join(struct stores *stores, uint32_t device, unsigned int place)
 {

@@ -44,7 +44,8 @@ unsigned int stores_place(const struct stores *stores, struct actmem_key key);
 
 /*
  * Makes the store of the block unless it exists. Returns 0, or a negative errno with an error
- * message in @words. -EAGAIN: other stores hold the whole budget, but will release part of it.
+ * message in @words. -EAGAIN means that other stores hold the whole budget, but will release part
+ * of it.
  */
 int stores_make(struct stores *stores, struct actmem_key key, char *words, size_t words_size);
 

@@ -20,10 +20,10 @@
 #include "xla/stream.h"
 
 /*
- * Each device has its own lock for making lanes. A thread that holds this lock may wait for the
- * device, in a CUDA call that allocates. The device may wait for another device's part of a
- * collective. The thread that enqueues that part may have to make a lane first, so one lock for all
- * devices could deadlock. No thread calls CUDA while it holds the list's lock.
+ * Each device has its own lock for making lanes. A thread that holds this lock can wait for the
+ * device, in a CUDA call that allocates. The device can wait for another device's part of a
+ * collective. Before a thread enqueues that part, it may have to make a lane, so one lock for all
+ * devices could cause a deadlock. No thread calls CUDA while it holds the list's lock.
  */
 static pthread_mutex_t making[ACTMEM_XLA_DEVICES_MAX] = {
 	[0 ... ACTMEM_XLA_DEVICES_MAX - 1] = PTHREAD_MUTEX_INITIALIZER,
@@ -259,9 +259,9 @@ static struct lane *have_lane(uint32_t device, cuda_context context, unsigned lo
 }
 
 /*
- * Fails if XLA records the stream into a CUDA graph. This should not happen: XLA records only
- * handlers that claim to support it, and actmem's handlers do not (stream_handlers.c). If XLA
- * recorded one of them, each launch of the graph would silently use the same values.
+ * Fails if XLA records the stream into a CUDA graph. XLA should not do so: it records only handlers
+ * that declare support for graphs, and actmem's handlers do not (stream_handlers.c). If XLA
+ * recorded one of these handlers, each launch of the graph would silently use the same values.
  */
 static int check_not_captured(uint32_t device, cuda_stream stream, char *words)
 {
@@ -364,9 +364,9 @@ static struct lane *next_unused(struct lane *lane)
 
 /*
  * Ends the caller's use of a lane. If no other thread uses the lane, and the lane has no work and
- * no staged block, removes the lane from the list and returns true. Checks this only after the wait
- * for work, because a handler may have used the lane during the wait. While this function holds the
- * list's lock, it only tries the lane's lock.
+ * no staged block, removes the lane from the list and returns true. Checks these conditions only
+ * after the wait for work, because a handler may use the lane during the wait. While this function
+ * holds the list's lock, it only tries the lane's lock.
  */
 static int unlink_unused(struct lane *lane)
 {

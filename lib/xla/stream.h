@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Copies between a GPU and blocks of the store, on other streams than XLA's. A lane has the
+ * Copies between a GPU and blocks of the store, mostly on streams other than XLA's. A lane has the
  * streams, events and threads for the copies of one CUDA context of a device. stream.c makes and
  * ends lanes. stream_copy.c enqueues the copies that the handlers need. stream_threads.c has a
  * lane's two threads, the finisher and the fetcher. Green contexts use the lane of the primary
  * context, which owns their memory. A green context cannot have its own lane: a lane's context is
- * current in several threads, but only one thread at a time may have a green context current.
+ * current in several threads, but a green context can be current in only one thread at a time.
  *
- * XLA enqueues all uses of operands and results on its own stream. So it may reuse an operand's
- * memory as soon as that stream has passed the put. Therefore a put copies its operand on XLA's
+ * XLA enqueues all uses of operands and results on its own stream. So XLA can reuse an operand's
+ * memory as soon as its stream has passed the put. Therefore a put copies its operand on XLA's
  * stream, into a span: consecutive slots of a ring in device memory. The lane's stream `out` copies
  * the value from the span into the block. If `out` is still copying an earlier value from the span,
  * XLA's stream first waits, on the device, until that copy has ended. When the copy to the block is
@@ -24,10 +24,10 @@
  * a disk, or inside a call of CUDA that waits for the whole device. For example, if the block of a
  * take is on a disk, the take's handler waits for the disk before it enqueues the copy.
  *
- * No stream may wait for a memory word that the host writes (cuStreamWaitValue32). Streams share a
- * card's hardware queues, so a copy that must end before the host writes the word can be queued
- * behind the wait. This would be a deadlock. A CUDA call that waits for the device, such as the one
- * that registers a new region, would wait for that word, too.
+ * A stream must not wait for a memory word that the host writes (cuStreamWaitValue32). Streams
+ * share a card's hardware queues, so a copy that must end before the host writes the word can be
+ * queued behind the wait. This would be a deadlock. A CUDA call that waits for the device, such as
+ * the one that registers a new region, would wait for that word, too.
  *
  * If the block of a take is in memory, the take's handler waits only for the token, which it can
  * read when XLA's stream reaches the take. If the program announces the takes of a layer
@@ -40,7 +40,7 @@
  * reached the take. The fetcher refills slots only after the device has emptied them. And the
  * fetcher's copies (stream `ahead`) together may have at most half as many bytes under way as puts.
  * The reason for the last rule is that such a copy can be behind XLA's stream in a hardware queue.
- * It then keeps its block in memory as long as XLA's stream waits.
+ * Such a copy keeps its block in memory as long as XLA's stream waits.
  */
 #ifndef LIB_XLA_STREAM_H
 #define LIB_XLA_STREAM_H
@@ -104,8 +104,8 @@ struct finish {
 	struct finish *next;
 	struct mark *mark;
 	struct saved *put;		/* the block to commit */
-	struct claim *take;		/* to release */
-	struct actmem_key key;		/* of a block copied ahead, to release in its store */
+	struct claim *take;		/* the claim to release */
+	struct actmem_key key;		/* key of the block to release after a copy ahead */
 	uint64_t token, bytes;		/* token and length of the block */
 };
 
@@ -118,14 +118,14 @@ struct lane {
 	cuda_stream out, ahead, late;
 	cuda_pointer ring;
 	struct slot slots[SLOTS];
-	struct token *tokens;		/* of the mailboxes */
+	struct token *tokens;		/* memory for the tokens of all mailboxes */
 	struct mailbox mailboxes[MAILBOXES];
 
 	/* Protected by the list's lock. */
 	unsigned int users;		/* handlers that use the lane */
 	bool is_dead;			/* its context has ended */
 
-	pthread_mutex_t lock;		/* protects all fields below, and the order on streams */
+	pthread_mutex_t lock;		/* protects all fields below and the order of stream work */
 	pthread_cond_t finishes_come, takes_come, mailboxes_come, is_finished;
 	unsigned int next_put;		/* first slot of the next put */
 	uint64_t put_count;		/* spans that puts have used */
@@ -136,10 +136,10 @@ struct lane {
 	uint64_t put_bytes;		/* bytes of blocks that are being reserved and filled */
 	uint64_t put_bytes_most;	/* limit of put_bytes; 0 if devices share no budget */
 	uint64_t ahead_bytes;		/* bytes of blocks that are being copied ahead */
-	uint64_t unfinished;		/* finishes queued or in work; also read without the lock */
-	uint64_t takes;			/* counts takes and other reasons to wake the fetcher */
+	uint64_t unfinished;		/* finishes queued or running; also read without the lock */
+	uint64_t takes;			/* number of takes and other reasons to wake the fetcher */
 	int64_t take_run;		/* execution that put the block of the last take */
-	uint64_t staged_bytes;		/* also read without the lock */
+	uint64_t staged_bytes;		/* length of staged blocks; also read without the lock */
 	bool is_fetching;		/* 1: the fetcher works, or is about to */
 	bool is_ending;
 	pthread_t finisher, fetcher;
@@ -162,8 +162,9 @@ bool lane_has_context(const struct lane *lane);
 
 /*
  * Called before a put reserves a block of @bytes. Waits until enough earlier blocks are filled. The
- * unfilled blocks of one device must not use up the whole budget: this device may wait for another
- * device, whose host thread waits for memory. lane_put() or lane_put_ended() ends the admission.
+ * unfilled blocks of one device must not use up the whole budget: this device can be waiting for
+ * another device, whose host thread waits for memory. lane_put() or lane_put_ended() ends the
+ * admission.
  */
 void lane_admit(struct lane *lane, uint64_t bytes);
 void lane_put_ended(struct lane *lane, uint64_t bytes);
@@ -173,7 +174,7 @@ void lane_put_ended(struct lane *lane, uint64_t bytes);
  */
 int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	     char *words);
-/* Writes to @to, in the order of @stream, the token of block @id for example 0. */
+/* Writes the token of example 0 of block @id to @to, in the order of @stream. */
 int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t id,
 		     char *words);
 
@@ -220,8 +221,8 @@ struct mark *lane_mark(struct lane *lane);
 void lane_unmark(struct lane *lane, struct mark *mark);
 
 /*
- * Queues a copy of @what for the finisher, which does this work for @block after the event of
- * @mark. Returns 0 or -ENOMEM. Caller holds the lane's lock.
+ * Queues the work @what for the finisher, which does it for @block after the event of @mark.
+ * Returns 0 or -ENOMEM. Caller holds the lane's lock.
  */
 int lane_finish(struct lane *lane, struct mark *mark, const struct saved *block,
 		struct finish what);

@@ -264,7 +264,7 @@ static cuda_result put_span(struct lane *lane, cuda_stream stream, cuda_pointer 
 	return copied;
 }
 
-/* Copies a value in as few spans as possible, of about equal length. */
+/* Copies a value through as few spans as possible. The spans have about equal lengths. */
 static cuda_result put_spans(struct lane *lane, cuda_stream stream, cuda_pointer value,
 			    const struct saved *block)
 {

@@ -103,7 +103,7 @@ static int read_take_tokens(struct lane *lane, cuda_stream stream, const struct 
 	return read_array(lane, stream, call, tokens, words);
 }
 
-/* Copies @rows, which have @bytes, to @to. */
+/* Copies @rows, whose length is @bytes, to @to. */
 static int take_rows(struct lane *lane, cuda_stream stream, const struct call *call,
 		     const struct rows *rows, cuda_pointer to, uint64_t bytes, char *words)
 {

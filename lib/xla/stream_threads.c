@@ -3,7 +3,7 @@
  * The two threads of a lane; see stream.h. The finisher waits for copies in order, and then commits
  * or releases their blocks. The fetcher copies blocks to the device before they are taken. While
  * slots are free, the fetcher copies blocks of one execution: the one that put the block that was
- * taken last. It begins with the newest block.
+ * taken last. The fetcher begins with the newest of these blocks.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -147,8 +147,8 @@ static unsigned int find_span(uint32_t slots, unsigned int count)
 }
 
 /*
- * Returns the slots that the fetcher may fill: the free ones. If devices share a budget, the device
- * must also have emptied these slots (stream.h).
+ * Returns the slots that the fetcher may fill: the free slots. If devices share a budget, the
+ * device must also have emptied these slots (stream.h).
  */
 static uint32_t slots_to_fill(const struct lane *lane)
 {
@@ -200,7 +200,7 @@ static unsigned int find_slots(const struct lane *lane, uint64_t bytes)
 	return count <= TAKE_SLOTS ? find_span(slots_to_fill(lane), count) : TAKE_SLOTS;
 }
 
-/* Copies a held block into slots. If this returns NULL, no copy reads the block any more. */
+/* Copies a held block into slots. On failure, returns NULL; no copy reads the block then. */
 static struct staged *stage_in_slots(struct lane *lane, const struct saved *block, const void *memory)
 {
 	unsigned int count = lane_slots_for(lane, block->bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The handler actmem_update: an update of weights and of the state of an optimizer on the host's
- * processors. update_call.c reads the operands and attributes, and update_job.c computes.
+ * The handler actmem_update, which updates weights and the state of an optimizer on the host's
+ * CPUs. update_call.c reads the operands and attributes, and update_job.c computes.
  *
  *   update (tokens..., scalars...) {operations, constants, values: int32[], types: int32[],
  *           ends: int32[], bounded: int32[], many: int32[], site0: string, ...} -> tokens...
@@ -36,13 +36,13 @@ struct update_site {
 };
 
 struct update_call {
-	struct origin origin;		/* only run, device and is_gpu */
+	struct origin origin;		/* only run, device and is_gpu are set */
 	struct update_program program;
 	const int32_t *types, *ends, *bounded, *many;
 	struct update_site sites[UPDATE_ARRAYS_MAX];
 	void *operands[UPDATE_VALUES_MAX];	/* tokens, and then scalars */
 	uint32_t operand_count;
-	struct token *results[UPDATE_ARRAYS_MAX];	/* for the tokens of new blocks */
+	struct token *results[UPDATE_ARRAYS_MAX];	/* memory for the tokens of new blocks */
 };
 
 /* Reads a handler's frame. Returns NULL, or an error if its operands or attributes are wrong. */

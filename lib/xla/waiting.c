@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The threads that run calls which may wait for the store; see waiting.h. Each such call is a job.
+ * The threads that run calls that can wait for the store; see waiting.h. Each such call is a job.
  * Each job has a thread of its own, because jobs may wait for each other. After a job, its thread
- * waits for the next job. A new thread is started only if no thread is without a job.
+ * waits for the next job. A new thread is started only if every thread has a job.
  */
 #include <pthread.h>
 #include <stdlib.h>

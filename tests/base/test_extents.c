@@ -250,14 +250,14 @@ static void test_check(void **state)
 	extent->after->length += EXTENT_UNIT;
 	extents.taken_bytes++;
 	assert_string_equal(extents_wrong(&extents, firsts, RANGES),
-			    "the sums are not those of the extents");
+			    "the sums do not match the extents");
 	extents.taken_bytes--;
 	extent->address += EXTENT_UNIT;
 	assert_non_null(extents_wrong(&extents, firsts, RANGES));
 	extent->address -= EXTENT_UNIT;
 	extents.rows ^= 1;
 	assert_string_equal(extents_wrong(&extents, firsts, RANGES),
-			    "a row's bit is not that of its classes");
+			    "a row's bit does not match its classes");
 	extents.rows ^= 1;
 	extent->after->is_free = false;
 	assert_non_null(extents_wrong(&extents, firsts, RANGES));

@@ -94,7 +94,7 @@ static void test_none_at_all(struct actmem *am)
 	for (i = 0; i < 16; i++)
 		odd += actmem_heap_alloc(heap, MIB, 0, &block) != -EOPNOTSUPP;
 	says("CUDA_ERROR_NOT_SUPPORTED");
-	says("not tried again");
+	says("does not try to register memory again");
 	returns(actmem_region_register(region, runtime, 0), -EOPNOTSUPP);
 	ok(!odd && asked() == before + 1 && runtime_info(runtime).failures_total == 1,
 	   "CUDA is asked %llu times", (unsigned long long)(asked() - before));

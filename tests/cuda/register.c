@@ -264,7 +264,7 @@ int main(void)
 	other = open_or_bail();
 	region = region_or_bail(other, "of another");
 	returns(actmem_region_register(region, runtime, 0), -EINVAL);
-	says("same actmem_open()");
+	says("different calls of actmem_open()");
 	returns(actmem_region_close(region), 0);
 	returns(actmem_close(other), 0);
 	ok(!current_context(&cuda), "no context is current, as before");

@@ -179,7 +179,7 @@ def test_what_the_plan_says():
         "0.849 s",
         "memory with it: 67.06 GiB of the device, 174.34 GiB of the host, 0 B on disks; in a "
         "program: actmem.optax.offload(actmem.optax.master_copy(tx), on=\"host\")",
-        "assumed of the host: 100% of 2 × 245 GB/s, which its update reaches with all processors",
+        "assumed: the host's update reaches 100% of 2 × 245 GB/s with all processors",
         "rejected: weights, gradients and state on the device: their sum needs 193.72 GiB of device "
         "memory (limit 118.18 GiB)",
         "rejected: state in actmem, update on the device after the backward pass: 4.189 s, limited "
@@ -358,7 +358,7 @@ def test_a_saved_plan_has_its_placement(capsys, config, tmp_path):
     found = load_plan(path)
     assert found.placement.startswith("state in actmem") and "actmem.optax" in found.placement
     assert str(found).endswith(found.placement)
-    with pytest.raises(ValueError, match="activations alone, but this plan has state in actmem"):
+    with pytest.raises(ValueError, match="only activations, but this plan has state in actmem"):
         found.check({"step_s": 1.0})
 
 

@@ -399,8 +399,8 @@ static void test_foreign_region(void **state)
 
 	assert_int_equal(make_region(&other, &foreign), 0);
 	assert_fails(actmem_queue_fill(queue, NULL, 0, foreign, 0, LENGTH, NULL), EINVAL,
-		     "not of the same");
-	assert_fails(actmem_queue_attach(queue, foreign, 0), EINVAL, "not of the same");
+		     "come from different calls");
+	assert_fails(actmem_queue_attach(queue, foreign, 0), EINVAL, "come from different calls");
 	assert_int_equal(actmem_region_close(foreign), 0);
 	assert_int_equal(actmem_close(other), 0);
 	assert_int_equal(actmem_queue_destroy(queue), 0);

@@ -215,7 +215,7 @@ static void test_heap(struct actmem *am)
 	region.flags = 0;
 	region.length = LENGTH;
 	returns(actmem_heap_create(am, &options, &heap), -EINVAL);
-	says("grow_bytes is for that");
+	says("set grow_bytes instead");
 	region.length = 0;
 	region.size = 0;
 	returns(actmem_heap_create(am, &options, &heap), -EINVAL);

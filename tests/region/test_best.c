@@ -404,7 +404,7 @@ static void test_report(void **state)
 	};
 	const char *text;
 
-	assert_string_equal(printed(&lock, NULL), "actmem: memory is 4K pages of memfd, not locked; 'actmem doctor' reports how to get better memory, docs/installing.md how to install the command and the driver, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line\n");
+	assert_string_equal(printed(&lock, NULL), "actmem: memory is 4K pages of memfd, not locked; 'actmem doctor' reports how to get better memory, docs/installing.md says how to install the command and the driver, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line\n");
 	text = printed(&pages, NULL);
 	assert_true(!strncmp(text, "actmem: memory is 4K pages of memfd; ", 37) ||
 		    !strncmp(text, "actmem: memory is thp pages of memfd; ", 38));

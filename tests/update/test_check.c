@@ -89,7 +89,7 @@ static void test_counts(void **state)
 static void test_memory(void **state)
 {
 	static const char message[] =
-		"the program has no memory with its operations, constants or outputs";
+		"the pointer to the program's operations, constants or outputs is NULL";
 	struct update_program program = good();
 
 	program.operations = NULL;

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 # shellcheck shell=bash
 #
-# Completes words of actmem and actmem-bench in bash. Subcommands, options and the kinds of
-# their values are read from --help, which tells those that this version has. None of them
-# has a character that a shell knows.
+# Completes the command lines of actmem and actmem-bench in bash. The subcommands, the options and
+# the kinds of their values are read from --help, which lists those of the installed version. They
+# contain no character that is special in a shell, so the code may expand them without quotes.
 # shellcheck disable=SC2206,SC2207
 
-# The kinds of values, as --help names them: words and places of which one is wanted,
-# a,b for several words with commas between, COLUMNS for such that a section of it lists.
+# Completes a value of the kind that --help shows: alternatives such as a|DIR; a list such as a,b,
+# whose words are separated by commas; or COLUMNS, a list of the names in a section of --help.
 _actmem_value()
 {
 	local kind=$1 word=$2 before='' each
@@ -35,8 +35,9 @@ _actmem_value()
 	COMPREPLY+=($(compgen -W "${words[*]}" -- "$word"))
 }
 
-# The option that a word of letters or an option's name, cut short or not, has the next
-# word for: in $taker, empty if it wants none.
+# Sets taker to the option in $1 whose value is the next word, or to "" if there is none. $1 is
+# either short options, such as -Jn, or a long option, which may be abbreviated. The caller checks
+# whether a long option has a value.
 _actmem_taker()
 {
 	local word=$1 name letter
@@ -97,7 +98,7 @@ _actmem()
 		COMPREPLY=($(compgen -W "${subcommands[*]} --help --version" -- "$word"))
 		return
 	fi
-	# Bash has made words of their own of = and : and what is behind them.
+	# Bash splits words at = and : (COMP_WORDBREAKS), so a value can consist of several words.
 	for ((i = 2; i < COMP_CWORD; i = last + 1)); do
 		last=$i
 		if [[ ${COMP_WORDS[i]} == -- || ${COMP_WORDS[i]} != -* ]]; then

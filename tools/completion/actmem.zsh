@@ -1,12 +1,12 @@
 #compdef actmem actmem-bench
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# Completes words of actmem and actmem-bench in zsh. Subcommands, options and the kinds of
-# their values are read from --help, which tells those that this version has.
+# Completes the command lines of actmem and actmem-bench in zsh. The subcommands, the options and
+# the kinds of their values are read from --help, which lists those of the installed version.
 
-# The kinds of values, as --help names them, behind the options of compadd: words and places
-# of which one is wanted, a,b for several words with commas between, COLUMNS for such that a
-# section of it lists.
+# Completes a value of the kind that --help shows: alternatives such as a|DIR; a list such as a,b,
+# whose words are separated by commas; or COLUMNS, a list of the names in a section of --help. The
+# arguments are options of compadd and, last, the kind.
 _actmem_value() {
 	local kind=$argv[-1] each
 	local -a words
@@ -31,7 +31,8 @@ _actmem_value() {
 	return ret
 }
 
-# Words of the program that is run: _arguments leaves a -- in front.
+# Completes the command line of the program that `actmem run` executes. Skips the -- that _arguments
+# leaves in front of it.
 _actmem_program() {
 	[[ $words[1] != -- ]] || { shift words; (( CURRENT-- )) }
 	_normal
@@ -76,7 +77,7 @@ _actmem() {
 	local -a subcommands match mbegin mend
 	local -A opt_args
 
-	_arguments -C '(- *)'{-h,--help}'[print how it is called]' \
+	_arguments -C '(- *)'{-h,--help}'[print the usage]' \
 		'(- *)'{-V,--version}'[print the version]' \
 		':subcommand:->subcommand' '*::option:->option' && ret=0
 	case $state in

@@ -153,8 +153,8 @@ class Memory:
         return _native.as_dict(value)
 
     def close(self) -> None:
-        """Closes this memory. No other thread may use it during or after the call. If a region or
-        heap of this memory is open, raises actmem.Error, and the memory stays open."""
+        """Closes this memory. Other threads must not use the memory during or after the call. If a
+        region or heap of this memory is open, raises actmem.Error, and the memory stays open."""
         global _default
         with _lock:
             try:
@@ -177,8 +177,8 @@ def _close_handle(memory: Memory) -> int:
 
 
 # actmem.jax sets these two variables, and replaces _close_handle(). _on_open() is called after a
-# Memory was opened. The XLA handlers (lib/xla) may have opened a Memory without this module.
-# _adopted() returns the handle of this Memory, or None if they have not.
+# Memory was opened. The XLA handlers (lib/xla) can open a Memory without this module. _adopted()
+# returns the handle of such a Memory, or None if the handlers opened none.
 _on_open: Callable[[Memory], None] | None = None
 _adopted: Callable[[], int | None] | None = None
 
@@ -216,28 +216,28 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
          budget: int = 0, spill: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
          spill_limit: int = 0, spill_allow: str | Iterable[str] | None = None,
          device_ring: int = 0) -> Memory:
-    """Opens the memory of this process. Must be called before the first use of the memory.
-    Thread-safe, unless another thread changes the environment meanwhile.
+    """Opens the memory of this process. The program must call open() before it first uses the
+    memory. Thread-safe, unless another thread changes the environment meanwhile.
 
     Args:
       backend: "auto", "driver" or "memfd".
       pages: "1G", "2M", "thp" or "4K".
       policy: How pages are placed on `nodes`: "bind", "preferred" or "interleave".
-      nodes: The number of a node, or the numbers of several nodes.
-      allow: Fallbacks that actmem may use if the requested memory is not available: some of
-        "2m", "thp", "4k", "node" and "unlocked", or "any" for all of them. () permits none,
-        regardless of the environment. Error messages name the values that would help.
-      heap_grow: Length in bytes of each region in which actmem allocates blocks. A block holds, for
-        example, an activation. Must be a multiple of 2 MiB. Default: 64 MiB. Rounded up for pages
-        of 1G.
+      nodes: The number of a NUMA node, or a sequence of such numbers.
+      allow: Fallbacks that actmem is allowed to use if the requested memory is not available:
+        some of "2m", "thp", "4k", "node" and "unlocked", or "any" for all of them. () permits no
+        fallback, regardless of the environment. Error messages name the values that would help.
+      heap_grow: Usual length in bytes of the regions in which actmem allocates blocks. A block
+        holds, for example, an activation. The length must be a multiple of 2 MiB, and is rounded up
+        to whole pages if the pages are 1G. Default: 64 MiB.
       heap_limit: Maximum total bytes of the regions for blocks. Default: no limit. The arrays of
         actmem.jax.empty() use separate regions, with a separate limit of the same size.
       name: If set, the regions for blocks are files: name.0, name.1 and so on. The files stay,
         and the next process with that name reuses them with their contents. A name with "/" is a
-        path on a mounted file system: actmem, hugetlbfs or tmpfs. A name without "/" is a file in
-        the first mounted file system of actmem. Processes that run at the same time need different
+        path on a mounted actmem, hugetlbfs or tmpfs file system. A name without "/" is a file on
+        the first mounted actmem file system. Processes that run at the same time need different
         names.
-      budget: Bytes of memory that blocks may use. Cannot be combined with heap_limit. With `spill`,
+      budget: Maximum bytes of memory for blocks. Cannot be combined with heap_limit. With `spill`,
         blocks beyond the budget are kept in files until they are needed.
       spill: A directory for the files of spilled blocks, or several directories, one per disk.
         The file system must support direct I/O, unless spill_allow has "buffered". Spilling to a
@@ -247,17 +247,17 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       spill_limit: Maximum total bytes of the files of spilled blocks. Default: no limit.
       spill_allow: Permitted fallbacks if the files of spilled blocks cannot be written, or if
         their file system does not support direct I/O.
-        "memory" keeps blocks in memory if the disk is full, beyond the budget if necessary.
-        "buffered" accepts directories without direct I/O. Both may be given. () permits
-        neither, regardless of the environment. A call that needs a fallback fails if the
-        fallback is not permitted.
-      device_ring: Bytes of the buffer on each GPU that stages transfers. Default: 512 MiB.
+        "memory" keeps blocks in memory, even beyond the budget, if the disk is full. "buffered"
+        accepts directories without direct I/O. The caller can pass both. () permits no fallback,
+        regardless of the environment. A call that needs a fallback fails if the fallback is not
+        permitted.
+      device_ring: Bytes of the staging buffer for transfers on each GPU. Default: 512 MiB.
 
       For options that are None or 0, the environment decides. If neither the caller nor the
-      environment sets allow, actmem uses the best available memory: pages of any size if pages is
-      not set, any node if neither nodes nor policy is set, and unlocked memory if necessary. A line
-      on stderr reports the first such fallback of the process. With ACTMEM_STRICT=1 a fallback is
-      an error.
+      environment sets `allow`, actmem uses the best available memory. The pages can have any size
+      if `pages` is not set. The memory can be on any node if `nodes` and `policy` are not set.
+      Memory that cannot be locked stays unlocked. A line on stderr reports the first of these
+      fallbacks in the process. With ACTMEM_STRICT=1 a fallback is an error.
 
     Returns:
       The memory, which default() returns from then on.
@@ -346,7 +346,7 @@ def _current() -> Memory | None:
 
 def default() -> Memory:
     """Returns the memory of this process. If the memory is not open, opens it with the options of
-    the environment; open() says which errors this raises. Thread-safe, like open()."""
+    the environment. Raises the errors of open(). Thread-safe, like open()."""
     with _lock:
         memory = _current()
         if memory is not None:
@@ -380,7 +380,7 @@ def counters() -> dict[str, int]:
 
 
 def list() -> builtins.list[dict[str, Any]]:
-    """Returns every region on this machine that the caller may see.
+    """Returns every region on this machine that the caller is allowed to see.
 
     Returns:
       A list of dicts with "id", "length", "pid", "uid", "command", "name", "path", "backend",

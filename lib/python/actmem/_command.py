@@ -126,9 +126,9 @@ def plan_parser() -> argparse.ArgumentParser:
         "it in the backward\npass. The step is that of a model (--model, --config) or of "
         "FUNCTION. FUNCTION returns the\narguments of actmem.jax.plan(): a loss or a step, and "
         "its arguments or their shapes.",
-        epilog="Without --offload and --keep, finds the fastest policy that fits. With them, "
-        "predicts that\npolicy. Exit status 1 if nothing fits or the plan fails, 2 for bad "
-        "usage.")
+        epilog="Without --offload and --keep, finds the fastest policy that fits. Otherwise, "
+        "predicts the\npolicy that these options specify. The exit status is 1 if no policy fits "
+        "or the plan fails,\nand 2 for bad usage.")
     parser.add_argument("function", nargs="?", metavar="FILE.py:FUNCTION",
                         help=argparse.SUPPRESS)
     add = parser.add_argument_group("Step").add_argument
@@ -137,23 +137,24 @@ def plan_parser() -> argparse.ArgumentParser:
     add("--batch", metavar="N", type=_count,
         help="sequences in a model's step, on all devices together; default: one per device")
     add("--tokens", metavar="N[,N...]", type=_counts,
-        help="text tokens in each sequence, 4096 by default. For further lengths, only report "
-             "the names whose action differs")
+        help="text tokens in each sequence; default: 4096. For each further length, only report "
+             "the names whose action differs from the action at the first length")
     add("--images", metavar="N", type=_count_or_none,
         help="images in front of each sequence; default: the model's usual number")
     add("--train", choices=("all", "attention"), metavar="all|attention",
-        help="the weights of the model to train; default: all")
+        help="which weights of the model are trained; default: all")
     add("--lora", metavar="RANK", type=_count,
         help="train LoRA factors of that rank instead of weights")
     add("--attention", choices=("kernel", "dot_product"), metavar="kernel|dot_product",
-        help="how the model computes attention, like MaxText's setting; default: kernel")
+        help="how the model computes attention, by MaxText's names; default: kernel")
     add = parser.add_argument_group("Update").add_argument
     add("--optimizer", choices=("adamw", "lion", "sgd"), metavar="adamw|lion|sgd",
-        help="two moments for each weight, one, or none; default: adamw")
+        help="optimizer with two moments for each weight (adamw), one (lion) or none (sgd); "
+             "default: adamw")
     add("--state-dtype", choices=("float32", "bfloat16"), metavar="float32|bfloat16",
         help="type of the moments; default: float32")
     add("--master", choices=("f32", "none"), metavar="f32|none",
-        help="whether there are weights of float32 besides those of bfloat16; default: f32")
+        help="whether there are float32 weights besides the bfloat16 weights; default: f32")
     add("--no-clip", action="store_true", default=None,
         help="the update needs no value that depends on all gradients, such as their norm")
     add("--accumulate", metavar="N", type=_count,
@@ -163,35 +164,37 @@ def plan_parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group("Machine").add_argument
     add("--machine", metavar="here|NAME|FILE",
         help="a machine in the table, such as h200; a file; or here, which is this machine as "
-             f"{_wheel.command('probe')} measured it; default: that of --compile, or here")
+             f"{_wheel.command('probe')} measured it; default: the machine of --compile, or here")
     add("--devices", metavar="N", type=_count,
         help="number of devices that share the model (fsdp); default: the devices of one host")
     add("--mesh", metavar="AXIS=N,...", type=_mesh,
         help=f"instead of --devices: number of devices on each axis. Axes: {', '.join(AXES)}")
     add("--device-memory", metavar="SIZE", type=_bytes,
-        help="memory of each device that a step may use, such as 70G; default: 90%% of the "
+        help="maximum memory of a step on each device, such as 70G; default: 90%% of the "
              "device's memory")
     add("--host-memory", metavar="SIZE", type=_bytes,
         help="host memory for the values and the state of one device; the rest goes to files; default: the "
              "device's share of the host's memory")
     add("--disk", metavar="READ,WRITE", type=_rates,
-        help="bytes a second of all disks of a host together, such as 48G,26G; default: those that "
-             f"{_wheel.command('probe')} --spill measured")
+        help="bytes a second of all disks of a host together, such as 48G,26G; default: the rates "
+             f"that {_wheel.command('probe')} --spill measured")
     add("--disk-bytes", metavar="SIZE", type=_bytes,
-        help="size of all disks of a host together; default: the machine's, or 8 of 3.84 TB")
+        help="size of all disks of a host together; default: the machine's size, or 8 disks of "
+             "3.84 TB")
     add("--disk-endurance", metavar="N|NPB", type=_endurance,
         help="drive writes a day, or petabytes in five years, that the disks of a host are rated "
              "for; default: 1 drive write a day")
     add("--allow-wear", action="store_true", default=None,
-        help="accept plans that write more than ten times what the disks are rated for")
+        help="accept plans that write more than ten times the bytes that the disks are rated for")
     add = parser.add_argument_group("Policy").add_argument
     add("--offload", metavar="NAME,...", type=_names,
         help="predict a policy that offloads these names")
     add("--keep", metavar="NAME,...", type=_names,
         help="predict a policy that keeps these names on the device")
     add("--compile", metavar="TARGET",
-        help="let XLA compile the best few policies for a target that this machine need not have, "
-             "such as h200, h200x8 or v5p:2x2x1, and drop those that it proves wrong")
+        help="let XLA compile the best few policies for a target, such as h200, h200x8 or "
+             "v5p:2x2x1, and drop those that do not fit or save no time. This machine need not "
+             "have the target")
     add("--measure", metavar="N", type=_count,
         help="compile the best few policies, run N steps of each, and choose the fastest")
     add = parser.add_argument_group("Output").add_argument
@@ -211,7 +214,7 @@ def probe_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Measures the rates of this machine for actmem plan: matrix products, device "
         "memory, the\nlink to the host, the host's memory and files. Saves the results. Later "
-        "calls measure\nonly what is missing, and add it.")
+        "calls measure\nonly rates that are not saved yet, and save them too.")
     add = parser.add_argument_group("Measurements").add_argument
     add("--products", metavar="MxKxN,...", help="shapes of products, such as 4096x8192x8192")
     add("--dtypes", metavar="NAME,...", default="bfloat16,float32",
@@ -252,7 +255,8 @@ def _has_jax(prog: str) -> bool:
 
 
 def _has_device(prog: str) -> bool:
-    """Returns whether JAX has a device. JAX has none if JAX_PLATFORMS names a missing platform."""
+    """Returns whether JAX has a device. JAX has no device if JAX_PLATFORMS names a platform that is
+    not available."""
     try:
         importlib.import_module("jax").local_devices()
     except (RuntimeError, AssertionError) as error:
@@ -265,7 +269,7 @@ def _has_device(prog: str) -> bool:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs the command. Raises SystemExit after it has printed a usage error or the help."""
+    """Runs the command. After printing a usage error or the help, raises SystemExit."""
     name, *rest = arguments or [""]
     if name not in COMMANDS:
         print(f"python3 -m actmem: '{name}' must be one of {', '.join(COMMANDS)}; "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Completes messages that name a command of actmem, because a wheel does not contain the
+"""Adds a hint to messages that name a command of actmem, because a wheel does not contain the
 commands."""
 import os
 import shutil

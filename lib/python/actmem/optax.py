@@ -46,9 +46,9 @@ def _aval(leaf: Any) -> Any:
 
 
 def _like_params(state: Any, params: Any) -> list[Any]:
-    """Returns, for each leaf of a state, the sharding of the parameter to which the leaf belongs if
-    this parameter is on several devices, else None. The path of a leaf ends with its parameter's
-    path."""
+    """For each leaf of a state, returns the sharding of the leaf's parameter, or None if no
+    parameter on several devices belongs to the leaf. The path of a leaf ends with the path of its
+    parameter."""
     shardings = {path: (leaf.shape, leaf.sharding) for path, leaf in named_leaves(params)
                  if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
                  and leaf.sharding.num_devices > 1}
@@ -58,7 +58,7 @@ def _like_params(state: Any, params: Any) -> list[Any]:
 
 
 def _layers_like_params(state: Any, params: Any) -> list[int | None]:
-    """Returns, for each leaf of a state, the number of layers if the leaf or its weight is stored
+    """For each leaf of a state, returns the number of layers if the leaf or its weight is stored
     layer by layer, else None."""
     stacks = {path: leaf.shape[0] for path, leaf in named_leaves(params) if is_stack(leaf)}
     return [leaf.shape[0] if is_stack(leaf) else
@@ -159,8 +159,8 @@ class _Offloaded:
         self.applies, self.on_host = applies, on_host
 
     def label(self, path: str, leaf: Any, sharding: Any = None) -> str | None:
-        """Returns the label of a leaf, or None if the leaf is not stored. If init() creates the
-        leaf on several devices, `sharding` is its sharding; otherwise None."""
+        """Returns the label of a leaf, or None if the leaf is not stored. `sharding` is the leaf's
+        sharding if init() creates the leaf on several devices, else None."""
         if getattr(leaf, "size", 1) < LEAST_ELEMENTS or _private.is_extended(leaf.dtype):
             return None
         if self.mask is not None and not self.mask(path, leaf):
@@ -199,8 +199,8 @@ class _Offloaded:
                                     layers=_layers_like_params(shape, concrete),
                                     given=_layers_like_params(concrete, concrete)))
         meshes = [sharding.mesh for sharding in shardings if _private.is_explicit(sharding)]
-        # Set the device of the parameters. Otherwise, a leaf that does not depend on the parameters
-        # would be on the default device.
+        # Make the device of the parameters the default device. Otherwise, a leaf that does not
+        # depend on the parameters could be on another device.
         device = _device_of(params)
         with jax.set_mesh(meshes[0]) if meshes else nullcontext(), \
                 jax.default_device(device) if device else nullcontext():
@@ -276,7 +276,8 @@ class Offloaded(optax.GradientTransformationExtraArgs):     # type: ignore[misc]
     _applying: _Offloaded
 
     def apply(self, gradients: Any, state: Any, params: Any, **extra: Any) -> tuple[Any, Any]:
-        """Returns updated parameters and state. Parameters, gradients and state may be stored.
+        """Returns updated parameters and state. Parameters, gradients and state can be stored
+        arrays.
 
         Args:
           gradients: Gradients from actmem.jax.value_and_grad(), or from jax.grad().
@@ -312,7 +313,7 @@ def offload(tx: optax.GradientTransformation, *,
     """Returns `tx` with its state in actmem memory instead of on the device.
 
     Args:
-      tx: Any Optax transformation. It may be a chain, or have masks or a schedule.
+      tx: Any Optax transformation, even a chain, or a transformation with masks or a schedule.
       mask: A function that returns whether to store a leaf of the state. Its arguments are the
         leaf's path, such as ".mu['w']" (see jax.tree_util.keystr), and the leaf's shape and dtype.
         Random keys, and leaves with fewer than 4,096 elements, always stay on the device.
@@ -320,8 +321,8 @@ def offload(tx: optax.GradientTransformation, *,
         most this many bytes of state; a larger leaf is a group of its own. At most two groups are
         on the device at the same time.
       on: Where the update runs. "device": each group is copied to the device and back. "host":
-        the gradients are copied to the host, whose processors compute the new state. The arrays
-        that the device needs, such as the updates, are copied back. See docs/state.md.
+        the gradients are copied to the host, and the host's processors compute the new state. The
+        arrays that the device needs, such as the updates, are copied back. See docs/state.md.
 
     Returns:
       A transformation with the same functions as `tx`. Each stored leaf of its state is an
@@ -341,10 +342,11 @@ def offload(tx: optax.GradientTransformation, *,
         this error if a part of `tx` is the result of offload(). init() and update() raise this
         error if a leaf to store has a weak type. update() raises this error if a leaf is not stored
         but should be, or if the new state has another structure than the old state.
-      NotImplementedError: If flax.nnx.Optimizer calls init(). If update() uses refs or ordered
-        callbacks, is differentiated, or runs under jax.vmap. With on="host", also if the state is
-        on several devices, or if update() computes new state from old state by an operation that is
-        not elementwise in float32 or bfloat16.
+      NotImplementedError: init() raises this error if flax.nnx.Optimizer calls it. update() raises
+        this error if `tx` uses refs or ordered callbacks, or if the update is differentiated or
+        runs under jax.vmap. With on="host", update() also raises this error if the state is on
+        several devices, or if an operation that computes new state from old state is not
+        elementwise in float32 or bfloat16.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax
@@ -381,8 +383,8 @@ def _applying(tx: Any) -> Any:
 
 
 class Pending(NamedTuple):
-    """The results of keep(). `values` are small values that keep() computed from the gradients.
-    `leaves` are copies of those leaves of the state that are on the device."""
+    """A pending update, which keep() makes. `values` are small values that keep() computed from the
+    gradients. `leaves` are copies of those leaves of the state that are on the device."""
 
     gradients: Any
     extra: Any
@@ -519,15 +521,15 @@ def delayed(tx: optax.GradientTransformation, *,
     with clipping, the update of offload() runs at the end of the step, where no computation hides
     the copies of the state. A delayed update runs at the beginning of the next step: it updates
     each parameter just before the forward pass first uses this parameter. While the program
-    computes with these parameters, the state of the next parameters is copied to the device. The
-    results equal those of offload(). The step that computes the gradients also computes the values
-    that need all gradients, such as their norm.
+    computes with the updated parameters, the state of the next parameters is copied to the device.
+    The results equal those of offload(). The step that computes the gradients also computes the
+    values that need all gradients, such as their norm.
 
     Args:
       tx, mask, group_bytes: As for offload().
 
     Returns:
-      An object with the calls init(), run(), keep() and flush().
+      An object with the methods init(), run(), keep() and flush().
 
     The gradients stay on the device until the next step. Computing their norm needs all gradients
     on the device anyway, so a delayed update needs no more memory. A function that uses all layers

@@ -57,7 +57,7 @@ def _begin(jax: "Any") -> None:
 
 
 def _run_the_programs_own() -> None:
-    """Imports the sitecustomize that Python would have found without this one."""
+    """Imports the sitecustomize that Python would have found without this module."""
     path, this = sys.path[:], sys.modules.pop(__name__)
     sys.path[:] = [each for each in path if each != _FOLDER]
     try:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """`actmem run` starts this module in a program as soon as the program has imported jax. The module
 warns of a flag with which JAX computes wrong values, and calls actmem.jax.patch() if ACTMEM_OFFLOAD
-is set. If the process compiles a function of the program, but keeps nothing in actmem, the module
+is 1. If the process compiles a function of the program, but keeps nothing in actmem, the module
 prints a line when the process ends.
 
-This module itself uses no private name of JAX, so a program without ACTMEM_OFFLOAD may use any
+This module itself uses no private name of JAX, so a program without ACTMEM_OFFLOAD=1 can use any
 version of JAX.
 """
 from __future__ import annotations
@@ -109,8 +109,8 @@ def begin(jax: Any) -> None:
 
 def _is_operation(jax: Any, program: str) -> bool:
     """Returns whether a compiled program is one operation of JAX, called outside of jit.
-    The caller ignores such programs, because even processes that only prepare data, or only start
-    other processes, compile them."""
+    The caller ignores such programs, because processes that only prepare data, or only start other
+    processes, also compile such programs."""
     name = program.replace("jit(", "").strip("_)")
     return name not in ("scan", "cond", "gradient") and ("threefry" in name or any(
         hasattr(module, name) for module in (jax.numpy, jax.lax, jax.random, jax.nn)))
@@ -135,8 +135,8 @@ def _end(jax: Any, compiled: list[str], process: int) -> None:
 
 
 def _offloads_itself(jax: Any) -> bool:
-    """Returns whether JAX itself uses pinned_host: for a live array or, if XLA reports this, for
-    temporaries of a compiled program."""
+    """Returns whether JAX itself uses pinned_host, for a live array or for temporaries of a
+    compiled program. If XLA does not report temporaries, checks only live arrays."""
     if any(array.sharding.memory_kind == "pinned_host" for array in jax.live_arrays()):
         return True
     try:

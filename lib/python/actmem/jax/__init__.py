@@ -26,13 +26,13 @@ restore_state
 report       shows where each named value of a step goes
 stats        returns counters
 reset        frees values that failed or abandoned steps have left
-configure    limits unfinished steps, and switches checksums on and off
+configure    limits unfinished forward passes, and switches checksums on and off
 plan         predicts which values to keep, offload or recompute: see actmem.plan
 load_plan    reads a saved plan, and can compare the plan's key with the result of plan_key
 
 A process that runs a program from jax.export must import this module. The export must allow the
-custom calls actmem_put, actmem_take, actmem_tie, actmem_hold and actmem_drop. TPUs cannot run such
-a program.
+program's custom calls: some of actmem_put, actmem_take, actmem_tie, actmem_hold, actmem_drop,
+actmem_ghost and actmem_update. TPUs cannot run such a program.
 """
 from typing import TYPE_CHECKING, Any
 

@@ -114,7 +114,7 @@ class _Exported:
         return self.capsule
 
     def close(self) -> None:
-        """Drops the tensor, unless a consumer has taken it out of its capsule."""
+        """Drops the tensor, unless a consumer has taken the tensor out of the capsule."""
         if self.capsule is not None and _is_capsule(self.capsule, CAPSULE):
             library.actmem_xla_tensor_drop(self.managed)
             self.capsule = None
@@ -249,7 +249,8 @@ def _block_of(array: Any) -> Block | None:
 
 
 def _why_not_shared(array: NDArray[Any], dtype: np.dtype[Any], flags: int) -> str:
-    """Returns an error message that says why XLA cannot use `array` in place; "" if it can."""
+    """Returns an error message that says why XLA cannot use `array` in place, or "" if XLA can use
+    it."""
     block = _block_of(array)
     if block is None:
         return "the array was not made by actmem.jax.empty()"
@@ -390,17 +391,17 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
         such an array in place, if the slice begins at a multiple of 64 bytes. asarray() copies
         everything else once, into a region.
       dtype: The type of the result. Default: the type that jnp.asarray() would choose.
-      device: A jax.Device or Sharding, as for jnp.asarray(). Each addressable device of a
-        sharding gets its own part. asarray() uses a part in place under the same conditions as a
-        slice. Devices with the same part share one copy. On a GPU, the memory_kind must be
+      device: A jax.Device or Sharding, as for jnp.asarray(). Each addressable device of a sharding
+        gets its own part of the array. asarray() uses a part in place under the same conditions as
+        a slice. Devices with the same part share one copy. On a GPU, the memory_kind must be
         pinned_host.
       copy: If True, always copies. If False, raises ValueError if a copy is necessary.
 
     Returns:
       An array of the shape of `a`. Its memory stays allocated until the array is deleted and all
       computations that use the array have finished. The array is immutable: use it for inputs and
-      read-only data. If the array is donated, a CPU leaves it unchanged, but a GPU may write a
-      result into the array's memory.
+      read-only data. If the array is donated, a program on a CPU leaves the array unchanged, but a
+      program on a GPU can write a result into the array's memory.
 
     Raises:
       TypeError: `a` is traced, or elements of its type have different layouts in JAX and NumPy.

@@ -5,9 +5,9 @@ host memory, and a take returns the value: see _kept.py for tokens and ghosts.
 On several devices, each device puts its own shard, and gets its own tokens. The contents of a token
 differ between devices. But XLA treats a token as one value that is equal on all devices, so XLA
 never moves the token. An array of tokens is sharded like the batch of the value. XLA's partitioner
-chooses the sharding of a value, and JAX may not know this sharding. The takes in a program get the
-sharding of that program's puts with the same label (the value's name in error messages). So each
-device takes its own shard, and XLA gathers nothing.
+chooses the sharding of a value, and JAX does not always know this sharding. The takes in a program
+get the sharding of that program's puts with the same label (the value's name in error messages). So
+each device takes its own shard, and XLA gathers nothing.
 """
 import itertools
 import math
@@ -98,8 +98,8 @@ def _refused(ctx: Context, *operands: Any, **params: Any) -> Any:
 
 def _call_lowered_for_cuda(ctx: Context, *operands: Any, **params: Any) -> Any:
     """Lowers a call, with a barrier between its results and the rest of the program. Without the
-    barrier, XLA fuses the call with the operation that stores the call's result in a loop's stack.
-    Because of this fusion, JAX 0.11.1 and 0.11.2 run the call twice."""
+    barrier, XLA fuses the call with the operation that stacks the call's result with those of a
+    loop's other iterations. Because of this fusion, JAX 0.11.1 and 0.11.2 run the call twice."""
     if params["target"] == "actmem_ghost":      # XLA would replace the barrier by a constant
         return _call_lowered(ctx, *operands, **params)
     return stablehlo.OptimizationBarrierOp(_call_lowered(ctx, *operands, **params)).results
@@ -221,9 +221,9 @@ def latest_sharding(label: str, shape: Sequence[int], dtype: DType,
 
 
 def _sharding_elsewhere(key: Hashable, sharding: Any) -> Any:
-    """Returns the sharding that a put with this key in another program most likely used: that of
-    the latest such put on the devices of `sharding`, or `sharding` if there was none. If the put of
-    the taken value used another sharding, the take fails."""
+    """Guesses the sharding of a put with this key in another program. Returns the sharding of the
+    latest put with this key on the devices of `sharding`, or `sharding` if there was no such put.
+    If the put of the taken value used another sharding, the take fails."""
     with _lock:
         return _latest.get((key, sharding._device_assignment), sharding)
 
@@ -246,8 +246,9 @@ def _alike_lowered(ctx: Context, value: Any, *, group: int) -> list[Any]:
 mlir.register_lowering(alike_p, _alike_lowered)
 
 
-# The shape of each device's part of a put value, by label, shape and type. There is one entry
-# for each program's number, and one for the program that was compiled last.
+# The shape of each device's part of a value that was put. The keys have the value's label, shape
+# and type. A key with the number of a program is for that program, and a key without a number is
+# for the program that was compiled last.
 _device_shapes: dict[Hashable, tuple[int, ...] | None] = {}
 
 
@@ -269,11 +270,11 @@ def _replicated(sharding: Any) -> Any:
 
 
 def _fingerprint(sharding: Any, shape: Sequence[int], batch: int) -> int:
-    """Returns a number that identifies the sharding of a value. A put and its takes, which may be
-    in different programs, compute the same number, even if XLA expresses the sharding in different
-    forms. The number is never 0, because 0 marks a value on one device. The number depends on
-    how the batch is sharded, but not on the lengths of the batch's dimensions, because a take may
-    have fewer examples."""
+    """Returns a number that identifies the sharding of a value. A put and its takes compute the
+    same number, even if they are in different programs and XLA expresses the sharding in
+    different forms. The number is never 0, because 0 marks a value on one device. The number
+    depends on how the batch is sharded, but not on the lengths of the batch's dimensions, because a
+    take can get fewer examples than the put had."""
     tiles, devices = _private.tiles_of(sharding, len(shape))
     if max(tiles[:batch], default=1) == 1:
         tiles = tiles[batch:]

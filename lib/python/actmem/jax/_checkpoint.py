@@ -134,9 +134,9 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
         `@actmem.jax.checkpoint(policy=...)`.
       prevent_cse: As for jax.checkpoint.
       policy: As for jax.checkpoint. If the policy returns True or Offloadable for a value, the
-        value goes to actmem. If it returns jax.ad_checkpoint.Saveable, the value stays on the
-        device: save_and_offload_only_these_names returns Saveable for names that it saves. If
-        `policy` is None, the backward pass recomputes all values.
+        value goes to actmem. If the policy returns jax.ad_checkpoint.Saveable, the value stays on
+        the device: save_and_offload_only_these_names returns Saveable for names that it saves. If
+        `policy` is None, the backward pass recomputes all values that `fun` computes.
       static_argnums: As for jax.checkpoint.
       offload_argnums: The position, or a sequence of positions, of arguments that are
         activations, such as a layer's input. The backward pass gets these arguments from
@@ -149,9 +149,8 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
         which JAX 0.12 supports with jax_remat3.
 
     Returns:
-      A function with the arguments and results of `fun`, and the same gradients. Like
-      jax.checkpoint, it supports forward mode, second derivatives, and a vjp function that is
-      called several times.
+      A function with the arguments, results and gradients of `fun`. Like jax.checkpoint, it
+      supports forward mode, second derivatives, and a vjp function that is called several times.
 
     Raises:
       TypeError, ValueError: An option is wrong. checkpoint() raises this error, or tracing the
@@ -230,8 +229,8 @@ def patch(*, min_bytes: int = MIN_BYTES) -> AbstractContextManager[None]:
 
     Returns:
       A context manager, which ends the patch at the end of the `with` block. Without `with`, the
-      patch lasts until the process ends. Patches nest: each patch ends separately, and the latest
-      patch that has not ended applies to all threads.
+      patch lasts until the process ends. Patches can be nested: each patch ends separately, and the
+      latest patch that has not ended applies to all threads.
 
     Raises:
       ValueError: `min_bytes` is not a number of bytes.

@@ -102,8 +102,8 @@ def only(jaxpr: Jaxpr, wanted: Sequence[Var]) -> Jaxpr:
 
 
 class _Assumed:
-    """Simplifies equations, given the value of one variable. `known` maps each variable whose
-    elements all have one known value to this value."""
+    """Simplifies equations, given the value of one variable. If all elements of a variable have the
+    same known value, `known` maps the variable to this value."""
 
     def __init__(self, var: Var, value: bool) -> None:
         self.known: dict[Atom, Any] = {var: np.bool_(value)}

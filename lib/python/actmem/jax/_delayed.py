@@ -3,14 +3,14 @@
 update's state into groups. Each group is updated just before the program of the step first uses the
 parameters of this group.
 
-early() runs in the step that computes the gradients. It computes small values that depend on large
-gradients, such as the global norm, unless they also need stored state.
+early() runs in the step that computes the gradients. It computes small values, such as the global
+norm, that depend on large gradients but not on stored state.
 
-run_before() computes the rest of the update, and the program that follows the update. The program's
-equations keep their order. A group is updated before the first equation that needs one of the
-group's parameters. The takes of a group's state wait for the last value that the program computed
-before the update of the previous group. So the state of a group is copied to the device while the
-program computes with the parameters of the previous group.
+run_before() computes the rest of the update, and the results of the program that follows the
+update. The program's equations keep their order. A group is updated before the first equation that
+needs one of the group's parameters. The takes of a group's state wait for the last value that the
+program computed before the update of the previous group. So the state of a group is copied to the
+device while the program computes with the parameters of the previous group.
 """
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def _size(atom: Atom) -> int:
 class Split:
     """An update, divided into an early part, which early() computes, and a late part: the rest.
 
-    jaxpr     the whole update, closed, without calls of functions
+    jaxpr     the closed jaxpr of the whole update, without calls of functions
     between   the variables that the early part computes and the late part uses
     """
 

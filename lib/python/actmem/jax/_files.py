@@ -131,8 +131,8 @@ def save(path: StrPath, a: Any) -> None:
     The region outlives the process. The region's memory is freed when the file has been removed and
     no process has the file open. The file's initial permissions are 0600.
 
-    If save() is interrupted (by ^C), it removes the file. If the process is killed, the incomplete
-    file stays, and load() refuses this file.
+    If save() is interrupted (by ^C), save() removes the file. If the process is killed, the
+    incomplete file stays, and load() refuses this file.
 
     Example:
       >>> import os, numpy, actmem.jax
@@ -171,7 +171,7 @@ def load(path: StrPath, dtype: DTypeLike | None = None, *,
       memory stays until the returned array is deleted, even if the file is removed.
 
     Raises:
-      TypeError: `dtype` does not match the file, or is required and missing.
+      TypeError: `dtype` does not match the file, or is None although it is required.
       ValueError: A device cannot use its part of the array without a copy.
       actmem.Error: The file does not exist or is incomplete. The error message says which.
 

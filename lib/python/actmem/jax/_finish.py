@@ -56,8 +56,7 @@ _ALIKE = {"reshape", "transpose", "squeeze", "broadcast_in_dim", "rev", "copy", 
 
 
 def _hands_on(eqn: Eqn) -> bool:
-    """Returns whether the tokens in the results of `eqn` are those of its operands, under other
-    names."""
+    """Returns whether `eqn` only passes on the tokens of its operands to its results."""
     name = eqn.primitive.name
     return name == "optimization_barrier" or eqn.primitive in (tie_p, mark_p) or \
         name in _ALIKE and eqn.invars[0].aval.size == eqn.outvars[0].aval.size
@@ -94,8 +93,8 @@ class _Program:
     def __init__(self, puts: set[str], received: set[str], many: bool, gives_away: bool) -> None:
         self.puts = puts            # labels of the program's own puts
         self.received = received    # labels of the states that the program gets
-        self.many = many            # some token may be taken more than once
-        self.gives_away = gives_away    # the program returns tokens other than those of states
+        self.many = many            # true if some token can be taken more than once
+        self.gives_away = gives_away    # true if it returns tokens other than those of states
         self.found_many = False
         self.numbers: dict[str, int] = {}
         self.announced = itertools.count()
@@ -126,7 +125,8 @@ class _Program:
 
 
 class _Flow:
-    """The tokens of a variable, under all names that they have in one jaxpr."""
+    """The tokens of a variable, and of the other variables of one jaxpr that have the same
+    tokens."""
 
     def __init__(self, source: Atom) -> None:
         self.source = source
@@ -183,7 +183,7 @@ class _Body:
         return self.is_token(atom) and self.flows[atom].source in self.owned
 
     def moved(self, atom: Atom) -> bool:
-        """Returns whether this jaxpr owns these tokens and uses them only once."""
+        """Returns whether this jaxpr owns the tokens `atom` and uses them only once."""
         return self.is_owned(atom) and self.flows[atom].uses == 1
 
     def finished(self, jaxpr: Jaxpr) -> Jaxpr:
@@ -245,7 +245,7 @@ class _Body:
         return eqn.replace(invars=invars, params={"numbers": tuple(numbers)})
 
     def hold(self, atom: Atom) -> Atom:
-        """Makes new references to the blocks of the same tokens."""
+        """Makes new references to the blocks of the tokens `atom`."""
         new, = self.emit(hold_p, [atom], [atom.aval])
         return new
 
@@ -511,8 +511,8 @@ def _may_donate(jaxpr: Jaxpr, donated: Sequence[bool]) -> Sequence[bool]:
     """Returns for each input whether to donate it. Ghosts are not donated, because they have no
     memory. The only tokens that are donated are those of states. The program owns donated tokens,
     so JAX must delete their arrays. But JAX deletes a donated array only if an output reuses the
-    memory. So if the caller donates more arrays of states' tokens than the program returns, none of
-    these arrays is donated."""
+    array's memory. So if the caller donates more arrays of states' tokens than the program returns,
+    none of these arrays is donated."""
     def count(variables: Sequence[Atom]) -> int:
         return sum(is_state(var.aval) for var in variables)
     inner = _private.open_jaxpr(jaxpr)

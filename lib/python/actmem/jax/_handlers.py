@@ -195,16 +195,16 @@ def configure(generations: int | None = None, checksum: bool | None = None) -> N
     """Changes settings of the whole process. If an argument is None, its setting does not change.
 
     Args:
-      generations: For each checkpointed call, the maximum number of its forward passes that may be
-        unfinished on one device at the same time. If one more pass begins, the values that the
-        oldest pass saved are treated as abandoned, and their memory is reclaimed. 0: no limit.
-        Default: the environment variable ACTMEM_JAX_GENERATIONS, or 2.
+      generations: The maximum number of unfinished forward passes of each checkpointed call on one
+        device. If one more pass begins, the values that the oldest pass saved are treated as
+        abandoned, and their memory is reclaimed. 0: no limit. Default: the environment variable
+        ACTMEM_JAX_GENERATIONS, or 2.
       checksum: Whether to compute a checksum of each value that is put from now on, and to verify
         the checksum when the value is taken. This costs time.
 
     Raises:
       ValueError: `generations` is not a valid number.
-      actmem.Error: The process was forked from one that uses actmem.jax.
+      actmem.Error: The process is a forked child of a process that uses actmem.jax.
 
     Example:
       >>> import actmem.jax
@@ -243,11 +243,12 @@ def stats() -> dict[str, Any]:
     stores a value in a block of actmem memory, and a take returns the value. First drops the values
     whose tokens Python no longer refers to, and waits until these values are dropped.
 
-    memory                     the memory in use: its `backend` ("driver" or "memfd"); `why`,
-                               an explanation; `pages`, the requested page size;
-                               `fallbacks_total`, how often actmem fell back to other
-                               pages, another node or unlocked memory, as `allow` permits
-                               (actmem.regions() shows which)
+    memory                     the memory in use:
+      backend, why             "driver" or "memfd", and the reason for this backend
+      pages                    the requested page size
+      fallbacks_total          how often actmem fell back to other pages, another node or
+                               unlocked memory, as `allow` permits (actmem.regions()
+                               shows the memory of each region)
     live_blocks, live_bytes    blocks that were put and not yet freed
     live_bytes_peak            the maximum of live_bytes
     puts_total, put_bytes_total, takes_total, take_bytes_total
@@ -314,7 +315,7 @@ def stats() -> dict[str, Any]:
                                yet taken
 
     Raises:
-      actmem.Error: The process was forked from one that uses actmem.jax.
+      actmem.Error: The process is a forked child of a process that uses actmem.jax.
     """
     drain(wait=True)
     value = _native.initialized(Stats)
@@ -341,8 +342,9 @@ def stats() -> dict[str, Any]:
 
 
 def reset() -> int:
-    """Frees all blocks, except those of optimizer states and stored weights to which Python still
-    refers. Also releases empty regions, including those of arrays, and the staging memory of GPUs.
+    """Frees all blocks, except those of optimizer states, stored weights and stored gradients to
+    which Python still refers. Also releases empty regions, including those of arrays, and the
+    staging memory of GPUs.
 
     Failed or abandoned steps leave blocks that no program takes, mainly outside of jit, where the
     limit on generations does not apply. Call reset() while no step runs: a running backward pass
@@ -352,7 +354,7 @@ def reset() -> int:
       The number of blocks freed.
 
     Raises:
-      actmem.Error: The process was forked from one that uses actmem.jax.
+      actmem.Error: The process is a forked child of a process that uses actmem.jax.
 
     Example:
       >>> import actmem.jax

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Computes an Optax update on the CPUs of the host. The update's state is stored in actmem memory.
 
-The update is traced as if all arrays were on the device. Plan then decides where each equation of
-the jaxpr runs. The host computes the stored outputs that depend on stored inputs, and runs all
-elementwise equations that these outputs need. The host also runs other elementwise equations if all
-arrays that these equations read are on the host. All other equations run on the device, such as
-those that compute a learning rate or a global norm, and those that process gradients but are not
-elementwise.
+The update is traced as if all arrays were on the device. The class Plan then decides where each
+equation of the jaxpr runs. The host computes the stored outputs that depend on stored inputs, and
+runs all elementwise equations that these outputs need. The host also runs other elementwise
+equations if all arrays that these equations read are on the host. All other equations run on the
+device, such as those that compute a learning rate or a global norm, and those that process
+gradients but are not elementwise.
 
 The equations of one leaf, or of the leaves that one equation combines, form a piece. The host
 computes a piece in one call. The call reads blocks of the store, and stores its results in new
@@ -67,7 +67,7 @@ def _is_known(eqn: Eqn) -> bool:
     if name in ("and", "or", "not") and out.aval.dtype != _BOOL:
         return False
     if name == "convert_element_type" and arrays and out.aval.dtype == _BOOL:
-        return False        # not implemented: a comparison with 0
+        return False        # needs a comparison with 0, which is not implemented
     if name == "reduce_precision":
         return (eqn.params["exponent_bits"], eqn.params["mantissa_bits"]) in ((8, 7), (8, 23))
     if name == "select_n":
@@ -130,7 +130,7 @@ class Piece(NamedTuple):
 
 class _Writer:
     """Writes the program of a piece (lib/update/update.h). Each value has a number: inputs have the
-    first numbers, then come scalars, constants and registers. Several values may use one register
+    first numbers, then come scalars, constants and registers. Several values can use one register
     in turn."""
 
     def __init__(self, eqns: Sequence[Eqn], inputs: Sequence[Atom], outputs: Sequence[Atom]) -> None:
@@ -215,7 +215,7 @@ class _Writer:
 
     def program(self) -> Program:
         """Returns the program. After the last operation that reads a register's value, another
-        value may use the register."""
+        value can use the register."""
         results = [self.known[atom] for atom in self.outputs]
         last = {value: i for i, (_, _, operands) in enumerate(self.operations) for value in operands}
         last.update((value, len(self.operations)) for value in results)
@@ -408,8 +408,8 @@ class Plan:
 
 
 class Run:
-    """Computes a jaxpr with stored inputs and outputs: Plan says which equations run on the
-    host."""
+    """Computes a jaxpr with stored inputs and outputs. The class Plan decides which equations run
+    on the host."""
 
     def __init__(self, jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None]) -> None:
         self.inner = _private.open_jaxpr(jaxpr)

@@ -3,9 +3,9 @@
 
 A stored array consists of a token and a ghost (_state.py). So the function
 jax.tree.map(lambda w: w[..., ::-1], params) would reverse the token and the ghost, but not the
-elements in memory. If the shape stays the same, no error would show this mistake. The last
-dimensions of a ghost are the dimensions of one block. So no equation may change or reorder these
-dimensions, or select elements along them by a mask.
+elements in memory. If the shape does not change, no error would show this mistake. The last
+dimensions of a ghost are the dimensions of one block. So no equation is allowed to change or
+reorder these dimensions, or select elements along them by a mask.
 """
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,8 +16,8 @@ from actmem.jax._private import Atom, Aval, Eqn, Jaxpr
 
 Axes = frozenset[int]
 
-# Elementwise operations. Along an axis, elements of the result may differ only if elements of an
-# operand may differ along the same axis.
+# Elementwise operations. Elements of the result can differ along an axis only if elements of an
+# operand can differ along the same axis.
 _OF_MASKS = {"and", "convert_element_type", "copy", "eq", "ge", "gt", "le", "lt", "ne", "not", "or", "xor"}
 
 
@@ -43,8 +43,8 @@ def _is_stored(aval: Aval) -> bool:
 
 
 def _is_whole(aval: Aval) -> bool:
-    """Returns whether the last dimensions of a ghost are those of its block. Under vmap, they may
-    include a dimension of the batch."""
+    """Returns whether the last dimensions of a ghost are those of its block. Under vmap, the last
+    dimensions can include a dimension of the batch."""
     shape = aval.dtype.block.of[0]
     return bool(aval.shape[aval.ndim - len(shape):] == shape)
 
@@ -54,7 +54,7 @@ def _long(shape: Sequence[int]) -> list[int]:
 
 
 class _Body:
-    """One jaxpr. `axes` has for each variable the axes along which its elements may differ."""
+    """One jaxpr. `axes` has for each variable the axes along which its elements can differ."""
 
     def __init__(self, jaxpr: Jaxpr, axes: Sequence[Axes | None]) -> None:
         self.jaxpr = _private.open_jaxpr(jaxpr)
@@ -68,7 +68,7 @@ class _Body:
         return frozenset(_long(getattr(atom.aval, "shape", ()))) if known is None else known
 
     def results(self) -> list[Axes]:
-        """Checks the jaxpr. Returns the axes along which the elements of each result may differ."""
+        """Checks the jaxpr. Returns the axes along which the elements of each result can differ."""
         for eqn in self.jaxpr.eqns:
             found = self.inside(eqn) or self.axes_of(eqn)
             self.axes.update(zip(eqn.outvars, found))
@@ -77,8 +77,8 @@ class _Body:
         return list(map(self.of, self.jaxpr.outvars))
 
     def inside(self, eqn: Eqn) -> list[Axes]:
-        """Checks the jaxprs inside an equation. If the equation is a call, returns the axes of its
-        results like results(), else an empty list."""
+        """Checks the jaxprs inside an equation. If the equation is a call, returns the results() of
+        the called jaxpr, else an empty list."""
         jaxprs = list(_private.inner_jaxprs(eqn.params))
         given = eqn.invars[1:] if eqn.primitive.name == "cond" else eqn.invars
         found: list[Axes] = []

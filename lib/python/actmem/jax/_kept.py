@@ -4,7 +4,7 @@
 A put stores a value in a block of memory, and a take returns the value. Without vmap, a put makes
 one block and one token. Under vmap, the value has many examples (elements of the batch). The put
 then makes one block for all examples, and an array of tokens with the batch's dimensions. A token
-consists of four integers, which identify one example in a block. So JAX may select, gather, reverse
+consists of four integers, which identify one example in a block. So JAX can select, gather, reverse
 or stack tokens: each token still identifies its example.
 
 A ghost has the shape, the dtype, the sharding and the tangents of the value, but no bytes in
@@ -60,10 +60,10 @@ _referenced = jax.jit(lambda kept: kept)
 
 
 def _of_device_put(dtype: "TokenType", base: jax.Array) -> Any:
-    """Returns new references for the tokens that jax.device_put() copied. So Python may delete the
+    """Returns new references for the tokens that jax.device_put() copied. So Python can delete the
     original tokens and the copies in any order."""
     kept = Kept.__new__(Kept)
-    kept.dtype, kept.base = dtype, base     # not watched
+    kept.dtype, kept.base = dtype, base     # without watch(): copied tokens hold no references
     with jax.disable_jit(False):
         return _referenced(kept)
 
@@ -121,8 +121,9 @@ STEP, STATE, GRADIENT = "step", "state", "gradient"
 class TokenType(_KeptType):
     """The dtype of tokens. The value for each example of the batch has the shape `shape` and the
     dtype `dtype`. `label` is the value's name in error messages. `use` is STEP, STATE or GRADIENT.
-    If two tokens differ in one of these, they have different dtypes. JAX combines only arrays of
-    one dtype, so it never mixes such tokens. The tokens of gradients are tangents themselves."""
+    Two tokens have different dtypes if they differ in `shape`, `dtype`, `label` or `use`. JAX
+    combines only arrays of one dtype, so it never mixes tokens that differ. The tokens of gradients
+    are tangents themselves."""
 
     name = "actmem_token"
     element = _private.ShapedArray((TOKEN_WORDS,), np.dtype(np.uint32))
@@ -140,14 +141,14 @@ class TokenType(_KeptType):
 
 class GhostType(_KeptType):
     """The dtype of ghosts that represent values with the dtype `of_values`. If the values belong to
-    a state or are gradients, `block` is the dtype of their tokens, and programs may not reorder the
-    elements of a ghost (_intact.py). Otherwise, `block` is None."""
+    a state or are gradients, `block` is the dtype of their tokens, and programs must not reorder
+    the elements of a ghost (_intact.py). Otherwise, `block` is None."""
 
     element = _private.ShapedArray((0,), np.dtype(np.uint8))
     itemsize = 0
 
     def __init__(self, of_values: _private.DType, block: TokenType | None = None) -> None:
-        # This class has no attribute `dtype`: NumPy would take this dtype for equal to the
+        # This class has no attribute `dtype`: NumPy would treat this dtype as equal to the
         # attribute's value.
         self.of, self.of_values, self.block = (of_values, block), of_values, block
         self.name = f"actmem_ghost[{of_values.name}]"
@@ -183,7 +184,7 @@ def is_token(aval: _private.Aval) -> bool:
 
 
 def is_state(aval: _private.Aval) -> bool:
-    """Returns whether `aval` is the type of tokens whose values may outlive the step."""
+    """Returns whether `aval` is the type of tokens whose values can outlive the step."""
     return is_token(aval) and aval.dtype.of[3] != STEP
 
 
@@ -283,7 +284,7 @@ class Kept:
 
 
 def _check_place(kept: Kept, sharding: Sharding) -> None:
-    """Refuses to move the tokens of a state to other devices than those of the state."""
+    """Refuses to move the tokens of a state to devices other than those of the state."""
     if not is_state(kept) or sharding.device_set == kept.base.sharding.device_set:
         return
     shape, dtype, label, _ = kept.dtype.of

@@ -2,17 +2,17 @@
 """Computes an Optax update of stacked weights, one layer at a time.
 
 A stack is an array whose first axis is that of the layers: a stored weight, the weight's state, or
-the weight's gradient. Gradients may also be on the device. The update is traced as if all arrays
+the weight's gradient. Gradients can also be on the device. The update is traced as if all arrays
 were on the device. run() then computes the update in a scan over the layers. An iteration takes the
 weights, the gradients and the state of one layer from the store, runs the equations on these, and
 stores the results. The arrays in an iteration keep the axis of the layers, with length 1, so most
 equations run as they were traced.
 
-This works only if the update treats the layers alike. Each equation must compute an element of a
-stack only from elements of the same layer, and from values that are not stacks. A reduction over
-all layers needs an earlier, separate scan, which computes a value for each layer. These values are
-then combined. The sum of the squares of a stored gradient, for the global norm, needs no scan,
-because the backward pass has computed the sum for each layer.
+Such a scan works only if the update treats the layers alike. Each equation must compute an element
+of a stack only from elements of the same layer, and from values that are not stacks. A reduction
+over all layers needs an earlier, separate scan, which computes a value for each layer. run() then
+combines these values. The sum of the squares of a stored gradient, for the global norm, needs no
+scan, because the backward pass has computed the sum for each layer.
 """
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
@@ -121,7 +121,7 @@ class _Layers:
                 "optax.adamw or optax.lion, or keep them on the device")
         self.level.update((var, level) for var in eqn.outvars)
 
-    # Values that are not stacks, for the scans.
+    # Values that are not stacks, but that the scans need.
 
     def value(self, wanted: Atom) -> Any:
         """Returns the value of a variable that is not a stack."""
@@ -313,7 +313,7 @@ class _Layers:
                      for atom, part in zip([*inputs, *others], slices)}
             results = {}
             for atom in others:
-                # Store a copy, because a piece may also read the stored value.
+                # Store a copy, because a piece can also read the stored value.
                 part = found[atom].taken() if is_stored(found[atom]) else found[atom]
                 results[atom] = part if (label := labels[atom]) is None else store(part, label)
             for piece, values in zip(plan.pieces, scalars):
@@ -361,7 +361,8 @@ def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
         layers: Sequence[int | None], given: Sequence[int | None], group_bytes: int | None,
         depth: int = 0) -> list[Any]:
     """Computes the update, as _update.run() does. `layers` has the number of layers of each output
-    that is a stack, and None for other outputs. `given` has the same for the inputs."""
+    that is a stack, and None for other outputs. `given` has the number of layers, or None, of each
+    input."""
     if not any(layers) and not any(given):
         return _update.run(jaxpr, args, labels, group_bytes, depth)
     jaxpr = _update.prepared(jaxpr, select=True)

@@ -83,7 +83,7 @@ def master_copy(tx: optax.GradientTransformation, dtype: Any = jnp.float32) -> M
     def update(gradients: Any, state: MasterCopyState, params: Any = None, **extra: Any) -> Any:
         updates, new, state = advanced(gradients, state, params, extra)
 
-        # Without a barrier, XLA may omit the rounding, because wide() widens the result again.
+        # Without a barrier, XLA could omit the rounding, because wide() widens the result again.
         def difference(update: Any, before: Any, after: Any) -> Any:
             return wide(jax.lax.optimization_barrier(after)) - wide(before) if is_narrow(before) \
                 else update

@@ -86,7 +86,7 @@ def canary_of(dtype: Any, ndim: int) -> NDArray[Any]:
     if jnp.issubdtype(dtype, jnp.complexfloating):
         numbers = numbers * (1 + 1j)
     canary = numbers.astype(dtype)
-    canary = canary[canary == canary]   # drop NaN: negative numbers in a dtype without a sign
+    canary = canary[canary == canary]   # a dtype without a sign has NaN for negative numbers
     return np.asarray(canary.reshape(*(1,) * (ndim - 1), -1))
 
 
@@ -118,7 +118,7 @@ def _squares_of(gradient: Any) -> Any:
 class Gradient(Stored):
     """A stored gradient.
 
-    squares  the result of _squares_of() for each layer's gradient, float32. The backward pass
+    squares  a float32 result of _squares_of() for each layer's gradient. The backward pass
              computes the squares while the gradient is on the device.
     bits     the bits of the squares, as uint32
     canary   the result of canary_of() for each layer
@@ -163,7 +163,7 @@ def _bits_of(squares: Any) -> Any:
 
 
 def _without_slots(tree: Any) -> Any:
-    """Returns the tree with each _Weight replaced by a Stored, as the user passed it."""
+    """Returns the tree with each _Weight replaced by the user's Stored."""
     def without(leaf: Any) -> Any:
         return Stored(leaf.token, leaf.ghost, leaf.label) if isinstance(leaf, _Weight) else leaf
     return jax.tree.map(without, tree, is_leaf=is_stored)
@@ -178,8 +178,8 @@ def _take_weight(label: str, batch: Sequence[int], stores: bool, token: Any, gho
 def _take_weight_fwd(label: str, batch: Sequence[int], stores: bool, token: Any, ghost: Any,
                      slot: Any, guard: Any) -> Any:
     # The second result has one element if the gradient is wanted, and no element if the program
-    # stopped the gradient. None in place of an array could not express this, because JAX uses the
-    # tree structure of one call's result for all calls of a jitted function.
+    # stopped the gradient. The second result cannot be None instead, because JAX uses the tree
+    # structure of one call's result for all calls of a jitted function.
     return _primitives.take(token.value, ghost.value, label, False, batch), \
         jnp.zeros(int(guard[0].perturbed), jnp.uint8)
 
@@ -243,7 +243,7 @@ def offload_params(params: Any) -> Any:
       TypeError: A leaf is not an array of floating-point numbers.
       NotImplementedError: An array is on several devices.
 
-    Put jax.checkpoint or actmem.jax.checkpoint around the scan's body. Otherwise the compilation
+    Wrap the scan's body in jax.checkpoint or actmem.jax.checkpoint. Otherwise the compilation
     fails, because the forward pass would keep the weights of all layers on the device for the
     backward pass. To update the weights, call apply() of the optimizer that actmem.optax.offload()
     returns. jax.eval_shape(offload_params, params) returns a tree that can be passed as `like` to
@@ -280,11 +280,11 @@ def _gradient_type(weight: Stored) -> TokenType:
 def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
                    gradients: str = "store") -> Callable[..., Any]:
     """Returns a function that computes the value and the gradient of `function`, as
-    jax.value_and_grad does. The weights may be stored arrays.
+    jax.value_and_grad does. The weights can be stored arrays.
 
     Args:
       function: A function whose first argument is a tree of weights. It returns a scalar, or with
-        `has_aux` a scalar and other results. Results of offload_params() may be anywhere in the
+        `has_aux` a scalar and other results. Results of offload_params() can be anywhere in the
         tree; the other leaves are arrays of floating-point numbers.
       has_aux: As for jax.value_and_grad().
       gradients: If "store", the backward pass of each layer stores the gradients of the layer's
@@ -367,7 +367,8 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
                 return Gradient(gradient, leaf.ghost, _label_of_gradient(leaf.label), squares,
                                 _bits_of(squares), canary)
             # If the returned canary is 0, jax.lax.stop_gradient() in a branch of the layer stopped
-            # the gradient of the guard, but not that of the weight. So set the latter to 0.
+            # the gradient of the guard, but not that of the weight. So set the gradient of the
+            # weight to 0.
             is_stopped = jnp.all(canary == 0, tuple(range(leaf.token.ndim, canary.ndim)))
             axes = range(is_stopped.ndim, gradient.ndim)
             return jnp.where(jnp.expand_dims(is_stopped, axes), jnp.zeros_like(gradient), gradient)
@@ -376,8 +377,8 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
     return differentiated
 
 
-# The name of the compiled functions of actmem.optax. Unlike a user's functions, these functions may
-# return weights of all layers, such as the master copies of small weights.
+# The name of the compiled functions of actmem.optax. Unlike a user's functions, these functions are
+# allowed to return weights of all layers, such as the master copies of small weights.
 OPTIMIZER = "actmem_optimizer"
 # Primitives that return the elements of their first operand in another form.
 _FORMS = {"convert_element_type", "copy", "copy_p", "reshape", "transpose", "squeeze",

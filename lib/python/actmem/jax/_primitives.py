@@ -19,10 +19,10 @@ take together are the identity.
 vmap always adds its dimension to the tokens as their first dimension. `batch` lists the dimensions
 of the value or ghost that correspond to the tokens' dimensions. vmap leaves the axes of a value in
 place, because with jax_remat3, JAX compares the axes of a saved value with those of the recomputed
-value. Only the custom calls move the batch's dimensions to the front. A program may select or
+value. Only the custom calls move the batch's dimensions to the front. A program can select or
 reorder tokens between put and take. The take returns the value of each token that it gets.
 
-These primitives have no JAX effect, so that JAX may drop them, batch them, and split them between
+These primitives have no JAX effect, so that JAX can drop them, batch them, and split them between
 the forward and the backward pass. For XLA, their custom calls have a side effect, so XLA neither
 merges two puts nor moves a put out of a loop.
 
@@ -135,7 +135,7 @@ def token_of(aval: Aval, label: str, batch: Sequence[int] = (), use: str = STEP)
 
 def ghost_of(aval: Aval, token: Aval | None = None) -> Aval:
     """Returns the type of a value's ghost. `token`: the type of the value's tokens, required if the
-    value may outlive the step."""
+    value can outlive the step."""
     block = token.dtype if token is not None and is_state(token) else None
     return aval.update(dtype=GhostType(aval.dtype, block), weak_type=False)
 
@@ -380,7 +380,7 @@ def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
     if not wanted:
         return (value, jnp.zeros((*(shape[i] for i in batch), TOKEN_WORDS), jnp.uint32),
                 jnp.zeros((*shape, 0), jnp.uint8))
-    if use == STEP:     # values with another use leave the program, so XLA rounds them
+    if use == STEP:     # states and gradients leave the program, so XLA rounds them
         value = _rounded(value)
     token, ghost = _calls.put(ctx, jnp.transpose(value, _order(batch, value.ndim)),
                               label=label, batch=len(batch), number=number, bounded=bounded,

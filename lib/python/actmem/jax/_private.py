@@ -144,7 +144,7 @@ def named_sharding(sharding: Sharding, mesh: Mesh, rank: int) -> NamedSharding |
 
 
 def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
-    """Returns a sharding for a value of rank `rank`. It shards the first `keep` dimensions as
+    """Returns a sharding for a value of rank `rank` that shards the first `keep` dimensions as
     `sharding` does, and replicates the others. `sharding` must come from XLA's partitioner."""
     hlo = sharding._hlo_sharding    # type: ignore[attr-defined]
     tiles = hlo.tile_assignment_dimensions()
@@ -172,8 +172,8 @@ def group_shardings(value: Any, group: int) -> None:
 
 def set_side_effect(result: Any) -> None:
     """Gives a side effect to the custom call that returns `result`.
-    jax.experimental.custom_partitioning gives it none, and XLA drops or merges calls without a side
-    effect."""
+    jax.experimental.custom_partitioning makes calls without a side effect, and XLA drops or merges
+    such calls."""
     operation = result.owner
     if operation.name == "stablehlo.custom_call":
         operation.attributes["has_side_effect"] = mlir.ir.BoolAttr.get(True)
@@ -354,8 +354,8 @@ def open_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def with_eqns(jaxpr: Jaxpr, eqns: Sequence[Eqn], **changed: Sequence[Atom]) -> Jaxpr:
-    """Returns `jaxpr` with other equations, and with the `invars` or `outvars` in `changed`. The
-    result is closed if `jaxpr` is."""
+    """Returns `jaxpr` with the equations `eqns`, and with the `invars` or `outvars` in `changed`.
+    The result is a closed jaxpr if `jaxpr` is closed."""
     inner = open_jaxpr(jaxpr)
     new = inner.replace(eqns=eqns, **changed)
     return new if inner is jaxpr else jaxpr.replace(jaxpr=new)
@@ -439,9 +439,10 @@ def together(eqns: Sequence[Eqn], invars: Sequence[Atom], outvars: Sequence[Atom
 
 
 # To split an equation into forward and backward pass, JAX looks up a rule by the equation's
-# primitive alone. The tables below replace JAX's tables of rules. They find the policy among the
-# local variables of the calling function, and return JAX's own rule unless the policy sends the
-# value to actmem. So no frame of this package is on the stack when JAX runs its own rules.
+# primitive alone. The tables below replace JAX's tables of rules. These tables find the policy
+# among the local variables of the calling function, and return JAX's own rule unless the policy
+# sends the value to actmem. So no frame of this package is on the stack when JAX runs its own
+# rules.
 
 class _Rules(UserDict[Primitive, Rule]):
     def __init__(self, stock: dict[Primitive, Rule],
@@ -555,7 +556,7 @@ def must_stay_in_order(eqn: Eqn) -> bool:
 
 def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
     """Computes the results of an equation. The first axis of the arrays in `args`, that of the
-    layers, may be shorter than in the equation's operands."""
+    layers, can be shorter than in the equation's operands."""
     inputs = {atom: arg for atom, arg in zip(eqn.invars, args) if not is_literal(atom)}
     jaxpr = _jaxpr_of([eqn], list(inputs), eqn.outvars)
     with jax.enable_checks(False):      # checks would compare the shapes

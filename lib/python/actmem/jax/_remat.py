@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Rules that split a rematerialised function into forward and backward pass. They handle values
-that the policy of jax.checkpoint offloads to actmem: the forward pass puts these values into
+"""Rules that split a rematerialised function into forward and backward pass. These rules handle
+values that the policy of jax.checkpoint offloads to actmem: the forward pass puts these values into
 actmem, and the backward pass takes them out. JAX's own rules handle all other values.
 
 Without the option jax_remat3, JAX splits a jaxpr equation by equation, and asks the policy about
-each equation. With jax_remat3, the name primitive and a few others have their own rules.
+each equation. With jax_remat3, the name primitive and a few other primitives have their own rules.
 """
 import threading
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ def begin_patch(min_bytes: int) -> tuple[list[int], bool]:
 
 
 def end_patch(patch: list[int]) -> bool:
-    """Ends the patch. Returns whether that changes how new programs treat values."""
+    """Ends the patch. Returns whether this end changes how new programs treat values."""
     with _lock:
         before = _in_force()
         _patches[:] = [each for each in _patches if each is not patch]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""report(): a table that shows where each named value of a step goes. If ACTMEM_JAX_REPORT is set,
-the process prints one table for each program when the process ends.
+"""report() returns a table that shows where each named value of a step goes. If ACTMEM_JAX_REPORT
+is set, the process prints one table for each program when the process ends.
 
 Values that go to actmem appear as puts in the program. For other values, the recorded decisions of
 the policies say where these values go (_verdicts.py). The program shows how often each value
@@ -75,7 +75,7 @@ class Report:
 
     rows         a Row for each name, line and type, the largest first
     unknown      names in a policy that no value of the program has
-    temp_bytes   temporary memory that XLA needs on each device, or None
+    temp_bytes   temporary memory that XLA needs on each device, or None if unknown
     budget_bytes limit on host memory for all devices of this process; the store spills values
                  beyond this limit to files. 0: no limit
     """
@@ -206,7 +206,7 @@ class _Found:
 
     def __init__(self, *jaxprs: Jaxpr) -> None:
         self.values: collections.Counter[_Value] = collections.Counter()
-        self.unbounded: set[_Value] = set()          # in loops with an unknown number of iterations
+        self.unbounded: set[_Value] = set()          # those in loops of unknown length
         self.names: set[str] = set()
         self.meant: set[str] = set()
         for jaxpr in jaxprs:
@@ -232,9 +232,9 @@ class _Found:
 
     def value(self, eqn: Eqn, is_again: bool, is_local: bool,
               kept: set[Atom]) -> _Value | None:
-        """Returns the value that `eqn` puts or names. Returns None in these cases: `eqn` neither
-        puts nor names a value; `eqn` belongs to a recomputation, so another equation puts the
-        value; JAX asked no policy about the value."""
+        """Returns the value that `eqn` puts or names. Returns None if `eqn` neither puts nor names
+        a value, or if JAX asked no policy about the value. Also returns None if `eqn` names a value
+        that another equation puts, or names the value again in a recomputation."""
         aval = eqn.outvars[0].aval if eqn.outvars else None
         if eqn.primitive is put_p:
             name, line = name_and_line(eqn.params["label"])

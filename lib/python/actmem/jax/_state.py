@@ -2,12 +2,12 @@
 """Stored: an array whose value is in actmem memory, such as one of Adam's moments or a weight.
 
 A stored array consists of a token and a ghost (_kept.py). The token identifies the value in actmem.
-The ghost is an array without bytes that has the value's shape. Programs pass token and ghost on
-like other arrays. A stored array is immutable, like JAX's arrays: an update takes the old value
-and puts a new value. If the caller donates the old array, the program frees the old value after
-taking it, so that new values can use the memory. The store identifies a value by its place in the
-state, which is the same in all steps. So the store learns in each step when the next step will need
-the value (lib/store/schedule.h).
+The ghost is an array without bytes that has the value's shape. Programs pass on the token and the
+ghost like other arrays. A stored array is immutable, like JAX's arrays: an update takes the old
+value and puts a new value. If the caller donates the old array, the program frees the old value
+after taking it, so that new values can use the memory. The store identifies a value by its place in
+the state, which is the same in all steps. So the store learns in each step when the next step will
+need the value (lib/store/schedule.h).
 """
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -30,7 +30,8 @@ class Stored:
     """An array in actmem memory. In a pytree, it is a node with two leaves, a token and a ghost.
 
     value() returns the array, on the device. Indexing, numpy.asarray() and the functions of
-    jax.numpy call value(). Each call copies the whole value to the device. Arithmetic is an error.
+    jax.numpy call value(). Each call copies the whole value to the device. Arithmetic with a Stored
+    raises TypeError.
 
     Attributes:
       label: the name in error messages, such as ".mu['w'] of the optimizer state".
@@ -183,7 +184,7 @@ def value(tree: Any) -> Any:
     """Returns a tree with arrays on the device in place of stored arrays.
 
     Args:
-      tree: A pytree, such as the state of an optimizer. It may be traced.
+      tree: A pytree, such as the state of an optimizer. The tree can be traced.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax
@@ -238,8 +239,8 @@ def store_stack(values: Any, label: str) -> Stored:
 
 
 def store_group(group: Sequence[tuple[str, Any]], values: Sequence[Any]) -> list[Any]:
-    """Returns `values`. If the leaf of a value in `group` is stored, the result has a stored array
-    in place of the value."""
+    """Returns `values`, with a stored array in place of each value whose leaf in `group` is
+    stored."""
     chosen = [(value, leaf) for (_, leaf), value in zip(group, values) if is_stored(leaf)]
     if not chosen:
         return list(values)

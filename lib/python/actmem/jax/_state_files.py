@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""save_state() writes a tree of arrays to one file, and restore_state() reads the file. Arrays may
-be stored in actmem memory (_state.py).
+"""save_state() writes a tree of arrays to one file, and restore_state() reads the file. The arrays
+can be stored in actmem memory (_state.py).
 
-The file is a ZIP archive without compression. It has the elements of each array, in C order, and
-then "arrays.json" with the name, shape, dtype and sharding of each array. For random keys, the
-archive has the arrays of jax.random.key_data(). The archive has a CRC-32 of each array, so that
-restore_state() detects damage. save_state() writes the file under another name, and renames the
-file to `path` only when the file is complete and on the disk.
+The file is a ZIP archive without compression. The archive has the elements of each array, in C
+order, and then "arrays.json" with the name, shape, dtype and sharding of each array. For random
+keys, the archive has the arrays of jax.random.key_data(). The archive has a CRC-32 of each array,
+so that restore_state() detects damage. save_state() writes the file under another name, and renames
+the file to `path` only when the file is complete and on the disk.
 """
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _write_all(file: Any, tree: Any) -> None:
 
 
 def save_state(path: StrPath, tree: Any) -> None:
-    """Writes a tree of arrays to a file. The tree may have a model's parameters and an optimizer's
+    """Writes a tree of arrays to a file. The tree can have a model's parameters and an optimizer's
     stored state. If the process is killed at any point, `path` has either the old or the new
     content.
 
@@ -147,10 +147,10 @@ def save_state(path: StrPath, tree: Any) -> None:
         unchanged. But if only the fsync() of its folder failed, `path` has the new content, which
         a power failure can still undo.
 
-    Copies stored arrays to the device and then to the host, about 1/32 of the tree at a time. Until
-    the file is complete, its name is `path` with ".partial" appended. After an error, save_state()
-    removes the partial file. If the process is killed, the next save_state() overwrites the partial
-    file.
+    save_state() copies stored arrays to the device and then to the host, about 1/32 of the tree at
+    a time. Until the file is complete, its name is `path` with ".partial" appended. After an error,
+    save_state() removes the partial file. If the process is killed, the next save_state()
+    overwrites the partial file.
 
     Example:
       >>> import os, tempfile, jax.numpy as jnp, actmem.jax

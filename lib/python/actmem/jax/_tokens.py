@@ -2,11 +2,11 @@
 """Drops the values of tokens that Python does not refer to any more. A token is a few integers that
 identify a value in actmem memory (_kept.py).
 
-While Python refers to a token, programs may take (read) the token's value any number of times.
+While Python refers to a token, programs can take (read) the token's value any number of times.
 After Python has deleted the last array that contains the token, the value must be dropped, but
-programs that take the value may still run. So a separate program drops the value. The token's
-memory is donated to this program, so JAX runs this program only after all programs that read the
-token.
+programs that take the value may still be running. So a separate program drops the value. The
+token's memory is donated to this program, so JAX runs this program only after all programs that
+read the token.
 """
 import collections
 import threading
@@ -20,14 +20,14 @@ import numpy as np
 if TYPE_CHECKING:
     from actmem.jax._kept import Kept
 
-# The finalizer of a token array appends the underlying array of integers to _ended. Python may
+# The finalizer of a token array appends the underlying array of integers to _ended. Python can
 # collect a token array at any time, even in a thread that holds _lock. So the finalizer must not
 # take _lock: it only appends.
 _ended: collections.deque[jax.Array] = collections.deque()
 # Arrays of integers whose token arrays are all deleted. drain() drops the values that these
 # integers identify.
 _gone: collections.deque[jax.Array] = collections.deque()
-# The results of programs that drop values. These programs may still run.
+# The results of programs that drop values. These programs may still be running.
 _drops: list[Any] = []
 # id() of an array of integers → the number of token arrays that share the array.
 _counts: collections.Counter[int] = collections.Counter()
@@ -50,7 +50,7 @@ def watch(kept: "Kept") -> None:
     """Ensures that the values of the tokens in `kept` are dropped after Python has deleted `kept`
     and all arrays that share its memory. For example, if a program returns its input, its result
     shares the input's memory. Also calls drain(), because a training loop that calls only one
-    program may have no other call of drain()."""
+    program would otherwise never call drain()."""
     with _lock:
         _counts[id(kept.base)] += 1
     weakref.finalize(kept, _ended.append, kept.base).atexit = False

@@ -48,7 +48,7 @@ class _Plan:
     """The order in which to compute a jaxpr.
 
     stored       the length in bytes of each stored input
-    wanted       the indices of the outputs to put
+    wanted       the indices of the outputs that must be put
     unchanged    the indices of the outputs that are stored inputs
     order        the indices of all outputs, in the order of computation
     """
@@ -185,8 +185,8 @@ class Run:
                 follow: "Callable[[Run], list[Any]]" = lambda run: []) -> list[Any]:
         """Returns the outputs.
 
-        order     The indices of the outputs, in the order of their computation. None: the last
-                  output comes first.
+        order     The indices of the outputs, in the order of their computation. None: from the
+                  last output to the first.
         follow    A function that is called after each group. It computes arrays from the values
                   known by then, and returns these arrays. The takes of group i + 2 wait for the
                   arrays that were returned after group i.
@@ -310,7 +310,7 @@ def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
         group_bytes: int | None, depth: int = 0) -> list[Any]:
     """Returns the outputs of a closed jaxpr.
 
-    args         The inputs. An array may be a Stored.
+    args         The inputs. An array can be a Stored.
     labels       For each output, the label under which to store the output; None: do not store. If
                  an output is a stored input with the same label, run() returns this input.
     group_bytes  The maximum bytes of stored inputs in a group. A larger input is a group of its

@@ -33,7 +33,7 @@ _stock: dict[_Key, str | None] = {}
 # The names that JAX has asked each policy about since the last call of warn_of_idle().
 _asked: dict[Rule, set[str]] = {}
 # Policies that have kept a value: warn_of_idle() skips these policies. JAX does not trace a cached
-# function again, so JAX may never ask the function's policy again.
+# function again, so JAX might never ask the function's policy again.
 _busy: weakref.WeakSet[Rule] = weakref.WeakSet()
 _warned: set[object] = set()
 

@@ -42,8 +42,8 @@ def _ffi() -> tuple[int, int] | None:
 
 def check() -> None:
     """Raises an error if actmem cannot work with the loaded version of JAX. Warns if this version
-    computes wrong values, or is newer than NEWEST. Must run before this package uses names of JAX
-    that the loaded version may lack."""
+    computes wrong values, or is newer than NEWEST. check() must run before this package uses names
+    of JAX that the loaded version may lack."""
     version, tested = jax.__version__, f"{OLDEST} to {NEWEST}"
     if _numbers(version) < _numbers(OLDEST):
         raise ImportError(f"actmem.jax does not work with JAX {version}, only with JAX "

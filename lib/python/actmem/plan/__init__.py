@@ -6,7 +6,7 @@
     layer = jax.checkpoint(layer, policy=plan.policy)
 
 names      the values to decide about        work     the cost of recomputing values
-between    transfers between devices         defaults the defaults that a machine gives
+between    transfers between devices         defaults the defaults for a machine
 memory     the memory that a program needs   time     simulates device, link and files
 layers     a program as a list of layers     search   finds the fastest choice that fits
 decide     the plan and its reasons          report   the plan as a table and a file
@@ -129,10 +129,10 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
         long as together they have at most this many bytes on the device.
       compiler: The compiler's settings, such as memory.CPU. None: the settings for the machine's
         platform.
-      ring: The number of layers that may have unfinished transfers to the host.
+      ring: The maximum number of layers with unfinished transfers to the host.
       model: A name for the plan.
-      resident: Bytes on the device in addition to those of the program. Negative if the device
-        holds less than the function's arguments and results.
+      resident: Bytes on the device in addition to those of the program. A negative number means
+        that the device holds less than the function's arguments and results.
       devices: The number of devices of one host that run this program at the same time. None: the
         number of devices of the mesh, but at most the number of devices of one host.
       choice: Says for each name whether to keep, offload or recompute the values of this name. This
@@ -157,8 +157,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
       shares: How many devices divide the weights among themselves, if `function` computes with
         whole weights. A device gathers the weights of a layer to compute this layer, and otherwise
         stores only its part: see of_model.py.
-      curve: Whether to compute the curve that Plan.plot() draws. This takes about half as long as
-        the rest.
+      curve: Whether to compute the curve that Plan.plot() draws. The curve takes about half as long
+        as the rest of plan().
       whole: The program that compile= compiles, if `function` is one device's part of a
         model: see sharded.py.
 
@@ -166,9 +166,9 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
       A Plan: print it, or use its policy.
 
     Raises:
-      ValueError: The function names no values and plan() cannot name them, no choice fits, the
-        mesh does not divide a value, or two of choice=, measure= and compile= conflict. The error
-        message says what to change.
+      ValueError: The function names no values, and plan() cannot name them. Or no choice fits. Or
+        the mesh does not divide a value. Or two arguments conflict, such as measure= and compile=.
+        The error message says what to change.
       MachineError: The machine is unknown, or its description lacks a figure that plan() needs.
       ImportError: The compiler for the target of compile= is not installed. The error message has
         the command that installs this compiler.

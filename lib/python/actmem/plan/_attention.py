@@ -13,8 +13,8 @@ from jax.ad_checkpoint import checkpoint_name
 from actmem.jax import _private
 from actmem.plan._structure import Attention
 
-QUERY_BLOCKS = 8                # causal attention computes 9/16 of all scores, where 1/2 would
-                                # suffice
+QUERY_BLOCKS = 8                # blocks of queries: causal attention computes 9/16 of all scores
+                                # instead of 1/2
 WINDOW_BLOCKS = 4               # a block of queries is 1/WINDOW_BLOCKS of a window
 
 
@@ -85,7 +85,8 @@ class _Local:
         return jnp.concatenate([parts[i:i + self.blocks] for i in range(self.before + 1)], 1)
 
     def unseen(self, x: jax.Array) -> jax.Array:
-        """Returns, for each key, the sum of its rows in all blocks: the transpose of seen()."""
+        """Returns, for each key, the sum of the key's rows of `x` in all blocks: the transpose of
+        seen()."""
         total = jnp.zeros((self.before + self.blocks, self.size, x.shape[-1]), x.dtype)
         for i in range(self.before + 1):
             total = total.at[i:i + self.blocks].add(x[:, i * self.size:(i + 1) * self.size])
@@ -217,8 +218,8 @@ _fused.defvjp(_fused_forward, _fused_backward)
 
 def attend(kind: Attention, prefix: int, sequence: int, name: str, q: jax.Array, k: jax.Array,
            v: jax.Array) -> jax.Array:
-    """Computes attention as a kernel does. Arrays are (batch, tokens, heads, dim). `name` is
-    the name under which a policy may save the results."""
+    """Computes attention as a kernel does. Arrays have the shape (batch, tokens, heads, dim). A
+    policy can save the results under the name `name`."""
     batch, tokens, heads, dim = q.shape
     kv_heads = k.shape[2]
     if sequence > 1:

@@ -160,7 +160,7 @@ def _mistral(fields: Fields) -> Model:
 
 def _windowed(fields: Fields, count: int, is_local: Callable[[int], bool]) -> list[bool]:
     """Returns for each layer whether its attention has a window. Uses layer_types, or
-    is_local(layer) if this field is missing."""
+    is_local(layer) if the configuration lacks this field."""
     known = {"sliding_attention": True, "full_attention": False}
     types = fields.items("layer_types", [])
     if not types:

@@ -19,7 +19,7 @@ COSTLY = frozenset("""div exp exp2 expm1 log log1p tanh logistic sin cos tan asi
     atan2 sinh cosh asinh acosh atanh pow sqrt rsqrt cbrt rem erf erfc erf_inv lgamma digamma
     random_bits threefry2x32 random_wrap random_unwrap""".split())
 ELEMENTWISE = CHEAP | COSTLY
-# Operations whose result has elements of the operand at other positions.
+# Operations that move elements of the operand to other positions of the result.
 MOVING = frozenset("""broadcast_in_dim transpose rev slice dynamic_slice pad concatenate gather
     split""".split())
 ENLARGING = frozenset("""broadcast_in_dim iota pad concatenate gather""".split())
@@ -29,10 +29,10 @@ SUMS = frozenset("""reduce_sum reduce_max reduce_min reduce_prod reduce_and redu
 
 @dataclasses.dataclass(frozen=True)
 class Compiler:
-    """The differences between compilers for devices."""
+    """The differences between compilers for devices: what a compiler does if a field is true."""
 
     fuses_sums: bool = True     # fuses elementwise operations into sums
-    arranges: bool = False      # copies operands of products into the order of the product
+    arranges: bool = False      # copies operands into the order in which a product reads them
     is_wide: bool = False       # runs each operation as early as possible, not in program order
     repeats_costly: bool = False    # computes exp() and the like again for each reader
     casts_products: bool = False    # writes a product in the type and order that its user reads
@@ -43,23 +43,25 @@ class Compiler:
     fetches_early: bool = False     # copies arguments from the host when the step begins
     multiplies_bf16: bool = False   # casts operands of products from float32 to bfloat16
     splits_products: bool = False   # divides products with a small result: see _splits.py
-    hides_latency: bool = False     # moves the steps of a loop: see _order.py
-    hosts: str = "outer"        # which values use the memory of results that do not exist yet:
-                                # "outer" are those outside of loops, "all", or "none"
+    hides_latency: bool = False     # reorders the steps of a loop: see _order.py
+    hosts: str = "outer"        # values that can use the memory of results that do not exist yet:
+                                # "outer" (only values outside of loops), "all", or "none"
 
 
 CPU = Compiler(fuses_sums=False, arranges=True, is_wide=True)
-# Used to predict the time of accelerators. The predictions were compared with measurements.
+# These settings predict the time of programs on accelerators. The predictions were compared with
+# measurements.
 PLAIN = Compiler()
-# XLA's GPU pipeline computes a product with a Triton kernel, which also transposes and casts the
-# result, and applies unary operations, such as tanh(), to the operands. XLA assigns the buffers of
-# loop bodies together with all other buffers, and can place temporary values of a loop body in the
-# memory of results.
+# XLA's GPU pipeline computes a product with a Triton kernel. The kernel also transposes and casts
+# the result, and applies unary operations, such as tanh(), to the operands. XLA assigns the buffers
+# of loop bodies together with all other buffers, and can place temporary values of a loop body in
+# the memory of results.
 GPU = Compiler(repeats_costly=True, casts_products=True, fuses_unary=True, splits_products=True,
                sinks_constants=True, fetches_early=True, hides_latency=True, hosts="all")
-# XLA's TPU pipeline computes elementwise operands and users of a product inside the product's
-# fusion (kOutput). It moves casts of a loop's operands out of the loop, so that it casts the
-# stacked weights of all layers at once. It never places temporary values in the memory of results.
+# XLA's TPU pipeline computes the elementwise operations before and after a product inside the
+# product's fusion (kOutput). It moves casts of a loop's operands out of the loop, so that it casts
+# the stacked weights of all layers at once. It never places temporary values in the memory of
+# results.
 TPU = Compiler(repeats_costly=True, casts_products=True, fuses_products=True, hoists_casts=True,
                sinks_constants=True, fetches_early=True, multiplies_bf16=True, hosts="none")
 
@@ -156,7 +158,7 @@ class Steps:
         return found
 
     def _joins(self, value: Value, user: Node) -> bool:
-        """Returns whether the compiler may fuse the computation of `value` into `user`."""
+        """Returns whether the compiler can fuse the computation of `value` into `user`."""
         maker = value.maker
         if user.op == "scan" and id(value) in self.constant:
             return all(each is not value for each in user.inputs[user.consts:])

@@ -70,10 +70,10 @@ class Node:
     where: Any                      # source line
     bodies: list[Graph] = dataclasses.field(default_factory=list)
     length: int = 1
-    consts: int = 0                 # of a loop: inputs that are the same in all iterations
-    carries: int = 0                # of a loop: inputs that it carries between iterations
+    consts: int = 0                 # number of a loop's inputs that are equal in all iterations
+    carries: int = 0                # number of the values that a loop carries between iterations
     reads: list[Any] = dataclasses.field(default_factory=list)   # types of all operands
-    turn: int = 0                   # the recomputation that contains the node, from 1; 0: none
+    turn: int = 0                   # number of the node's recomputation, from 1; 0: none
     is_kernel: bool = False         # see _kernels.py
     between: dict[str, int] = dataclasses.field(default_factory=dict)   # see _shards.py
 
@@ -152,7 +152,7 @@ class _Maker:
             name = _private.name_of(eqn)
             if name is not None and args[0] is not None:
                 if self.turn:
-                    # Make a new value, because the derivative may also need the unnamed one.
+                    # Make a new value, because the derivative can also need the unnamed value.
                     return [self._named(args[0], name)]
                 args[0].names += (name,)
             return args
@@ -186,7 +186,7 @@ class _Maker:
             return bool(eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
         if op in ("broadcast_in_dim", "transpose") and args[0] is not None:
             a, b = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
-            # The bytes stay the same if only dimensions of length 1 are added or moved.
+            # If only dimensions of length 1 are added or moved, the bytes stay in the same order.
             return [size for size in a if size != 1] == [size for size in b if size != 1] \
                 and (op != "transpose" or _keeps_order(eqn))
         return op == "call_hi_primitive"
@@ -282,8 +282,8 @@ class _Maker:
         return named
 
     def _summed(self, value: Value, eqn: Eqn) -> Value:
-        """Returns the partial sums that XLA computes first if `eqn` adds up more than WINDOW
-        elementwise products. Otherwise returns `value`."""
+        """If `eqn` adds up more than WINDOW elementwise products, returns the partial sums that XLA
+        computes first. Otherwise returns `value`."""
         out = self._aval(eqn.outvars[0])
         taken = eqn.invars[0].aval.size // max(eqn.outvars[0].aval.size, 1)
         if taken <= WINDOW or value.maker is None or \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""How long each iteration of a scan waits for its own copies.
+"""Computes how long each iteration of a scan waits for its own copies.
 
 XLA's schedules for TPUs start and end each copy within one iteration. In the forward pass, an
 iteration starts to copy a value to the host when the value exists, and ends when all copies have
@@ -7,9 +7,9 @@ ended. In the backward pass, an iteration starts all copies from the host when i
 for a copy before the first operation, in the program's order, that reads the copied value. Copies
 in one direction run one after the other.
 
-In XLA's schedules, some copies to the host start later than here. Some iterations also compute
-results before a wait that stand after it in the program. XLA's scheduler for TPUs is not public, so
-there is no rule for either.
+In XLA's schedules, some copies to the host start later than this module assumes. Before a wait,
+some iterations also compute results that come after the wait in the program. XLA's scheduler for
+TPUs is not public, so this module has no rule for either difference.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def wait_forward(body: Counted, offloaded: Collection[str], seconds: float, pric
       body: The scan's body.
       offloaded: The names of the values that the iteration copies to the host.
       seconds: The compute time of the iteration.
-      rate: The bytes a second of the link to the host.
+      rate: The rate of the link to the host, in bytes a second.
     """
     ended = 0.0
     for begin, size in sorted(_made(body, frozenset(offloaded), price)):
@@ -50,7 +50,8 @@ def wait_backward(body: Counted, there: Collection[str], offloaded: Collection[s
 
 
 def _made(body: Counted, offloaded: frozenset[str], price: Price) -> Iterator[tuple[float, int]]:
-    """Yields, for each offloaded value, the seconds of compute that make it, and its bytes."""
+    """Yields, for each offloaded value, the seconds of compute that the value needs, and its
+    bytes."""
     for node in body.graph.nodes:
         for value in node.outputs:
             if offloaded.intersection(value.names):

@@ -16,23 +16,23 @@ import dataclasses
 from actmem.plan._fusion import ELEMENTWISE, Step
 from actmem.plan._graph import PRODUCTS, Node
 
-LATENCY = 5000.0        # between the start and the end of a copy
-NEXT = 1.0              # between other items
-SMALL = 1.0             # cost of a product, a sum or a copy's start
+LATENCY = 5000.0        # time between the start and the end of a copy
+NEXT = 1.0              # time between other items
+SMALL = 1.0             # cost of a product, a sum, or the start or end of a copy
 MEDIUM = 1000.0         # cost of an elementwise step or a custom call
 SLICES = ("dynamic_slice", "dynamic_update_slice")
 
 
 @dataclasses.dataclass(eq=False)
 class _Item:
-    """A step, the start or the end of a copy, or something that takes no time: an input, or another
+    """A step, the start or the end of a copy, or an item that takes no time: an input, or another
     shape of a value."""
 
     number: int                     # in the program's order
     step: Step | None = None
     cost: float = 0.0
-    starts: bool = False            # the start of a copy
-    ends: bool = False              # the end of a copy
+    starts: bool = False            # true for the start of a copy
+    ends: bool = False              # true for the end of a copy
     before: list[_Item] = dataclasses.field(default_factory=list)   # items that this one needs
     after: list[tuple[_Item, float]] = dataclasses.field(default_factory=list)
     left: int = 0                   # number of items in `after` that are not placed
@@ -62,7 +62,8 @@ def _is_on_host(step: Step) -> bool:
 
 
 def _is_copied(step: Step) -> bool:
-    """Returns whether a step only copies. Slices and updates with fused operations do not."""
+    """Returns whether a step only copies. A slice or an update with fused operations also
+    computes."""
     return step.node.op == "device_put" or \
         step.node.op in SLICES and not step.inner and not _is_on_host(step)
 
@@ -82,7 +83,7 @@ def _cost(step: Step) -> float:
 class _Items:
     def __init__(self, steps: list[Step]) -> None:
         self.all: list[_Item] = []
-        self.makers: dict[int, _Item] = {}              # of each value
+        self.makers: dict[int, _Item] = {}              # for each value, the item that makes it
         self.matrices: dict[int, _Item] = {}            # for each value, the item that gives it the
                                                         # shape that products read
         made = {id(value) for step in steps for value in step.made}
@@ -155,7 +156,7 @@ class _Scheduler:
 
     def _update(self, item: _Item) -> None:
         """Makes `item` ready if no unplaced item needs it. If exactly one unplaced item needs
-        `item`, counts `item` in the `unlocks` of that one."""
+        `item`, counts `item` in the `unlocks` of this unplaced item."""
         if not item.left:
             item.ready = item.earliest(self.now)
             (self.ready if item.cost else self.free).append(item)

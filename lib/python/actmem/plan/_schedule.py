@@ -34,12 +34,12 @@ PRODUCTS = ("dot_general", "ragged_dot_general", "conv_general_dilated")
 BACKWARD = "transpose(jvp"
 CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 COMPUTES, STARTS, ENDS = "computes", "starts", "ends"       # events
-# Instructions that move no bytes themselves, though computations that they call may move bytes.
+# Instructions that move no bytes themselves, though computations that they call can move bytes.
 STILL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call",
          "conditional", "opt-barrier", "after-all")
 # Matches an instruction that XLA computes again because memory is short. XLA also duplicates cheap
-# instructions, even if memory suffices. XLA names these duplicates ".rematerialized", which does
-# not match.
+# instructions, even if memory suffices. XLA names these duplicates ".rematerialized", a name that
+# the pattern does not match.
 REMATERIALISED = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+\.remat\d*(?:\.[\w.]*)? = ", re.MULTILINE)
 
 
@@ -102,7 +102,7 @@ class _Instruction:
     opcode: str
     operands: tuple[str, ...]
     rest: str               # attributes
-    number: int | None = None       # value of a constant, if that is an integer >= 0
+    number: int | None = None       # value of a constant that is an integer >= 0
 
     @property
     def op_name(self) -> str:
@@ -222,7 +222,7 @@ class _Passes:
                 (self.made.get(name, -1) for name in each.operands), default=-1)
 
     def is_late(self, i: int) -> bool:
-        """Returns whether instruction `i` copies a value late, or belongs to the backward pass."""
+        """Returns whether instruction `i` belongs to the backward pass, or copies a value late."""
         if i >= self.begin or self.begin == len(self.lines):
             return i >= self.begin
         made = self.before[max((self.made.get(name, -1) for name in self.lines[i].operands),
@@ -280,8 +280,8 @@ class _Reader:
 
     def _trips(self, each: _Instruction) -> int | None:
         """Returns the number of iterations of a loop, or None if it is unknown. XLA's text for TPUs
-        does not have this number. Then the loop's condition must be that of a scan, which compares
-        a counter that begins at 0 with a constant."""
+        does not state this number. For TPUs, the loop must be a scan: its counter begins at 0, and
+        its condition compares the counter with the number."""
         found = TRIPS.search(each.rest)
         if found:
             return int(found[1])

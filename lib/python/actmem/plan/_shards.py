@@ -85,8 +85,8 @@ class Layout:
 
 @dataclasses.dataclass
 class _Product:
-    reads: list[Aval]               # the part of each operand that a device multiplies
-    gathered: list[bool]            # whether other devices send parts of the operand
+    reads: list[Aval]               # types of the operands' parts that a device multiplies
+    gathered: list[bool]            # for each operand, whether other devices send parts of it
     between: dict[str, int]         # bytes that a device receives or sends, by axis
 
 
@@ -137,7 +137,7 @@ class Shards:
         inner = [] if op == "shard_map" else list(_private.inner_jaxprs(eqn.params))
         found: list[Spec] = []
         for jaxpr in map(_private.open_jaxpr, inner):
-            extra = len(eqn.invars) - len(jaxpr.invars)     # the index of a cond
+            extra = len(eqn.invars) - len(jaxpr.invars)     # 1 for a cond, which has an index
             if extra < 0 or op.startswith(("reduce", "scatter", "while")):
                 continue
             outs = self.run(jaxpr, [self.of(atom) for atom in eqn.invars[extra:]])

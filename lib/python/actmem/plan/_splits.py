@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Products that XLA's GPU pipeline divides along the dimension that it sums over (split-K).
+"""Products that XLA's GPU pipeline divides along the summed dimension (split-K).
 
 A product with a small result has too few tiles for all multiprocessors. XLA then divides the
 operands into parts, multiplies all parts at the same time, and adds up the partial results. The
@@ -14,7 +14,7 @@ from actmem.plan._graph import Node, Value
 PARTS = (1, 2, 4, 8, 16, 32, 64, 128)
 CORES, CACHE = 132, 50 << 20    # multiprocessors and L2 bytes of H100 and H200
 TILE = 212                      # rows and columns of a tile
-STEP = 442                      # bytes that a tile multiplies at once
+STEP = 442                      # bytes of each row that a tile multiplies at once
 SUM_BYTES = 4                   # bytes of an element of a partial result
 # XLA counts time in operations. A key of PER_ELEMENT is the length in bytes of an operand's
 # element. If the operands' elements have different lengths, the key is the longer length. Products

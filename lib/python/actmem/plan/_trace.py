@@ -75,7 +75,7 @@ def _has_names(jaxpr: Jaxpr) -> bool:
 
 class Program:
     """A function and its arguments: a loss function of parameters and a batch, or a training step.
-    graph() makes its graph, with the gradient, for any policy."""
+    graph() makes the graph of the program with its gradient, for a policy."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], mesh: Any = None,
                  specs: Mapping[str, PartitionSpec] | None = None, frozen: int = 0) -> None:

@@ -42,7 +42,8 @@ class Between:
         return one.bytes * one.count * share / self.machine.need("interconnect")
 
     def _again(self, one: Collective, there: Collection[str]) -> float:
-        """Returns the fraction of the forward transfer `one` that recomputing a layer repeats."""
+        """Returns the fraction of the forward transfer `one` that is repeated when the layer is
+        recomputed."""
         group, position = (int(word) for word in one.of.split()[1].split("."))
         layer = self.groups[group].layers[position]
         if one.axis == "tensor":

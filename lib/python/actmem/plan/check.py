@@ -18,7 +18,8 @@ class Term:
     foreseen: float
     seen: float
     unit: str                   # "s" or "bytes", per step
-    off: float                  # the deviation of `seen`, divided by the permitted error
+    off: float                  # deviation of `seen` from `foreseen`, divided by the permitted
+                                # error
 
     def __str__(self) -> str:
         return f"{self.name}: measured {self.seen:.4g} {self.unit}, predicted {self.foreseen:.4g}"
@@ -53,8 +54,7 @@ def check(plan: Plan, stats: Mapping[str, Any], since: Mapping[str, Any], steps:
     """See Plan.check(). `stats` has totals over all devices. A stall delays only one device, so
     stall times are divided by the number of devices."""
     if plan.placement:
-        raise ValueError(f"check() compares plans of activations alone, but this plan has "
-                         f"{plan.placement}")
+        raise ValueError(f"check() compares only activations, but this plan has {plan.placement}")
     store, before = stats.get("store", {}), since.get("store", {})
 
     def in_a_step(name: str) -> float:

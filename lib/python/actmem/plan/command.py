@@ -38,7 +38,7 @@ class FunctionError(ValueError):
 
 def load(what: str) -> tuple[Any, ...]:
     """Calls FUNCTION in FILE.py. Returns the function and the arguments that FUNCTION returns. The
-    file may import modules from its own folder."""
+    file can import modules from its own folder."""
     path, _, name = what.rpartition(":")
     if not path.endswith(".py") or not name.isidentifier():
         raise UsageError(f"'{what}' is not a function in a file, such as train.py:make_step")

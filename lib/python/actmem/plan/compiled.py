@@ -38,7 +38,7 @@ NO_VARIABLES: Mapping[str, str] = {}
 COMPILERS = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin", "libtpu")
 # Matches source lines in a program's text.
 PLACES = re.compile(r'^#loc.*\n| loc\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*")*\))*\)', re.MULTILINE)
-# Calls that an exported program may contain.
+# The custom calls of actmem, which jax.export must accept in a program.
 CALLS = tuple(export.DisabledSafetyCheck.custom_call(f"actmem_{name}")
               for name in ("put", "take", "tie", "hold", "drop", "ghost", "update"))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The defaults that a plan takes from a machine: device memory, host memory, the number of
-devices, and the compiler of programs."""
+"""The defaults of a plan for a machine: device memory, host memory, the number of devices, and the
+compiler of programs."""
 from __future__ import annotations
 
 import math
@@ -40,7 +40,7 @@ def devices_of(machine: Machine, mesh: Mapping[str, int]) -> int:
 
 def compiler_of(machine: Machine) -> memory.Compiler:
     """Returns the settings of the machine's compiler."""
-    platform = machine.platform         # of the measured devices, which may belong to another host
+    platform = machine.platform         # the measured devices can be on another host
     if not platform and machine.name == "here":
         platform = jax.default_backend()
     if machine.name in targets.TPUS:

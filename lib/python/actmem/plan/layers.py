@@ -32,7 +32,7 @@ class _Stack:
     length: int
     forward: float
     backward: float
-    bytes: Mapping[str, int]        # of the named values of one layer
+    bytes: Mapping[str, int]        # bytes of one layer's values, by name
     stacking: float = 0.0           # seconds that a scan needs to stack one byte
     # The bodies of the stack's scans. None: the layer is outside of scans.
     backward_body: Counted | None = None
@@ -69,9 +69,9 @@ class Timeline:
 
     def iteration_waits(self, kept: Collection[str], offloaded: Collection[str],
                         rates: Rates) -> float | None:
-        """Returns for how many seconds of a step the device waits for copies if each iteration of
-        a scan waits for its own copies (see _iterations.py). Returns None if values of layers
-        outside of scans are offloaded."""
+        """Returns the seconds of a step in which the device waits for copies. Assumes that each
+        iteration of a scan waits for its own copies (see _iterations.py). Returns None if values of
+        layers outside of scans are offloaded."""
         there = frozenset(kept) | frozenset(offloaded)
         waited = 0.0
         for times, stacks, _ in self._stacks(there):
@@ -87,8 +87,8 @@ class Timeline:
         return waited
 
     def needed_names(self) -> set[str]:
-        """Returns the names of the values that the backward pass recomputes. To save any other
-        value gains nothing."""
+        """Returns the names of the values that the backward pass recomputes. Saving any other value
+        gains nothing."""
         return {name for _, stacks, _ in self._stacks(frozenset()) for stack in stacks
                 for name in stack.bytes}
 

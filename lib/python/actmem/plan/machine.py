@@ -49,7 +49,7 @@ FIGURES = {
     "interconnect": "bytes a second that a device sends to other devices of its host",
     "transfer_share": "the share of a device's compute that is lost during a transfer",
     "transfers": "small values a second that go to the host or come from the host",
-    "clock": "cycles a second of a device's cores, in which XLA for TPUs estimates",
+    "clock": "cycles a second of a device's cores: XLA for TPUs estimates times in cycles",
     "transcendentals": "elements a second of exp() and similar functions",
     "strided": "elements a second that are read in an order other than memory order",
     "host_nodes": "NUMA nodes of the host that have memory",
@@ -103,7 +103,7 @@ class Requests:
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """Transfer rates of one device, in bytes a second, while `devices` devices transfer."""
+    """Transfer rates of one device, in bytes a second, while `devices` devices transfer data."""
     machine: Machine
     link_out: float
     link_in: float
@@ -156,7 +156,8 @@ class Machine:
         return name in self.figures
 
     def need(self, name: str) -> float:
-        """Returns the value of the figure `name`. Raises MachineError if it is missing."""
+        """Returns the value of the figure `name`. Raises MachineError if the machine lacks this
+        figure."""
         if name not in FIGURES:
             raise MachineError(f"unknown figure {name!r}: valid figures are "
                                f"{', '.join(FIGURES)}")
@@ -166,7 +167,7 @@ class Machine:
         return self.figures[name].value
 
     def check(self, names: Iterable[str]) -> None:
-        """Raises MachineError for the first of these figures that is missing."""
+        """Raises MachineError for the first of these figures that the machine lacks."""
         for name in names:
             self.need(name)
 
@@ -224,10 +225,10 @@ class Machine:
         return alike.write if direction == "write" else alike.read
 
     def link(self, direction: str, *, both: bool = False, devices: int = 1) -> float:
-        """Returns the rate at which each of `devices` devices transfers to the host ("out") or from
-        the host ("in"), in bytes a second. With `both`, both directions are busy. The rate is the
-        smallest of the link's limits. With several devices, one device's share of the host's memory
-        bandwidth is also a limit."""
+        """Returns the rate at which each of `devices` devices transfers data to the host ("out") or
+        from the host ("in"), in bytes a second. With `both`, both directions are busy. The rate is
+        the smallest of the link's limits. With several devices, one device's share of the host's
+        memory bandwidth is also a limit."""
         if direction not in ("out", "in"):
             raise ValueError(f"direction={direction!r} must be 'out' or 'in'")
         alone = self.need(f"link_{direction}")
@@ -245,7 +246,8 @@ class Machine:
         return min(rates)
 
     def rates(self, devices: int = 1) -> Rates:
-        """Returns each device's transfer rates while `devices` devices of the host transfer."""
+        """Returns each device's transfer rates while `devices` devices of the host transfer
+        data."""
         return Rates(self, self.link("out", devices=devices), self.link("in", devices=devices),
                      self.link("out", both=True, devices=devices),
                      self.link("in", both=True, devices=devices), devices)
@@ -385,7 +387,7 @@ def _product(row: dict[str, Any], where: str) -> Product:
 
 
 def _requests(row: dict[str, Any], where: str) -> tuple[int, Requests] | None:
-    """Returns the number of disks and the rates of a row, or None if a rate is missing."""
+    """Returns the number of disks and the rates of a row, or None if a rate is null or 0."""
     for name in ("disks", "request_bytes", "spill_bandwidth", "fill_bandwidth"):
         if name not in row:
             raise MachineError(f"{where}: an entry has no '{name}'")

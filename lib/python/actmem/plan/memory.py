@@ -4,8 +4,8 @@
 A value has a buffer from the step that makes it to the last step that reads it. _fusion.py finds
 the steps. For GPUs, _order.py finds the order of a loop's steps, and _splits.py finds the memory
 for the parts of divided products. While the steps of a loop's body run, the loop's carried values,
-stacked values and other operands also have buffers. Some compilers also put a buffer into the
-memory of a result that does not exist yet, as XLA's buffer assignment does.
+stacked values and other operands also have buffers. For some platforms, XLA's buffer assignment
+also puts a buffer into the memory of a result that does not exist yet.
 """
 from __future__ import annotations
 
@@ -125,8 +125,9 @@ class Buffers:
 
     def _is_stored_bf16(self, value: Value) -> bool:
         """Returns whether XLA writes this float32 value in bfloat16, because only products of
-        bfloat16 read it. Results of other operations, such as a sort, and values that a loop
-        carries stay float32."""
+        bfloat16 read it. XLA does this only for results of elementwise operations and products, and
+        for stacked values. Other values, such as the result of a sort or a value that a loop
+        carries, stay float32."""
         maker = value.maker
         return self.compiler.multiplies_bf16 and maker is not None and _is_multiplied(value) and (
             maker.op in ELEMENTWISE or maker.op in PRODUCTS or
@@ -140,8 +141,8 @@ class Buffers:
     def _walk(self, graph: Graph, elsewhere: set[int], is_outer: bool = False, carried: int = 0,
               first: int = 0) -> None:
         """Adds the buffers of a graph's steps. If `is_outer` is true, `elsewhere` has the program's
-        results. Otherwise, it has the values whose buffers belong to the loop that contains the
-        graph."""
+        results. Otherwise, `elsewhere` has the values whose buffers belong to the loop that
+        contains the graph."""
         steps = Steps(graph, self.compiler).steps
         if self.compiler.fetches_early and is_outer:
             steps = _delayed(steps, graph)
@@ -202,7 +203,7 @@ class Buffers:
         for step in list(steps):
             for value, dtype in _casts(step.node, self.compiler.multiplies_bf16):
                 if value.maker is None and not is_outer:
-                    continue            # it is cast before the loop that contains the graph
+                    continue            # cast before the loop that contains the graph
                 if self._is_stored_bf16(value):
                     continue
                 key = id(value), dtype
@@ -294,8 +295,8 @@ class Buffers:
 
 
 def _copied(graph: Graph, steps: list[Step], first: int, count: int) -> list[Value]:
-    """Returns the carried values that may still be read after the next iteration's value has been
-    written. The loop must copy these values."""
+    """Returns the carried values that a step can still read after another step has written the next
+    iteration's value. The loop must copy these values."""
     copied = []
     makers = {id(value): at for at, step in enumerate(steps) for value in step.made}
     for value, new in zip(graph.inputs[first:first + count], graph.outputs):
@@ -389,8 +390,8 @@ def _multiplies_bf16(node: Node) -> bool:
 
 
 def _is_multiplied(value: Value) -> bool:
-    """Returns whether a value is of float32 and read only by products that multiply in
-    bfloat16."""
+    """Returns whether a value has the type float32 and only products that multiply in bfloat16 read
+    the value."""
     if not _is_of_f32(value) or value.is_output or not value.users or _is_fetched(value):
         return False
     for user in value.users:

@@ -5,7 +5,7 @@ layer computes; decoder.py makes a function of the model.
     model = models.find("llama-3.3-70b")
     model = models.load("config.json")
 
-A missing field without a default, or an unknown field, is an error, because such a field may change
+A missing field without a default, or an unknown field, is an error, because such a field can change
 the computation. The error message names the field.
 """
 from __future__ import annotations

@@ -44,8 +44,8 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
       model, batch, tokens, shard, images, train, lora, attention, weight_dtype,
         optimizer_bytes: As for decoder.step().
       device_memory, host_memory, choice, options: As for plan().
-      compile: As for plan(). The target must have as many devices as the mesh, and only fsdp may
-        divide the model.
+      compile: As for plan(). The target must have as many devices as the mesh, and fsdp must be the
+        only axis that divides the model.
       spared: Bytes of weights and gradients that actmem stores, so that they are not on the device.
     """
     step = decoder.step(model, batch=batch, tokens=tokens, images=images, shard=shard,
@@ -53,7 +53,7 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
                         optimizer_bytes=optimizer_bytes)
     has = step.bytes["weights"] + step.bytes["gradients"] + step.bytes["optimizer"] - spared
     if defaults.compiler_of(machine).fuses_products:
-        # With every other compiler, the function itself allocates these weights, so plan() counts
+        # For GPUs and CPUs, the function itself allocates the gathered weights, so plan() counts
         # them.
         has += step.bytes["gathered"]
     # plan() itself counts all weights and the gradients. The gradients are as large as the trained

@@ -32,8 +32,8 @@ GROUP_BYTES = 256 << 20         # default of actmem.optax.offload()
 # weights. Both numbers were measured in programs that XLA compiled for an H200 (docs/state.md,
 # docs/weights.md).
 GROUPS, LAYERS = 1.5, 3.5
-FASTER = 0.01                   # prefer a placement that is tried later only if its step is shorter
-                                # by this share
+FASTER = 0.01                   # a placement replaces one that was tried before only if its step is
+                                # shorter by this share
 
 MEMORY = {"nothing": "weights, gradients and state on the device", "state": "state in actmem",
           "weights": "weights, gradients and state in actmem"}
@@ -59,9 +59,9 @@ class Training:
                      moments=OPTIMIZERS[self.optimizer] * DTYPES[self.state_dtype])
 
     def options(self, stored: str) -> dict[str, Any]:
-        """Returns options for of_model.plan_of(). If the state is on the device and a master copy
-        is wanted, the weights are float32 and serve as the master copy. If actmem stores the state,
-        the state contains the master copy, and the device has bfloat16 weights."""
+        """Returns options for of_model.plan_of(). If the state is on the device and training uses a
+        master copy, the weights are float32 and serve as this copy. If actmem stores the state, the
+        state contains the master copy, and the device has bfloat16 weights."""
         is_whole = self.has_master and stored == "nothing"
         return {"weight_dtype": jnp.float32 if is_whole else jnp.bfloat16,
                 "optimizer_bytes": int(self.bytes.moments) if stored == "nothing" else 0}
@@ -74,7 +74,7 @@ class Sizes:
     parameters: float           # trained parameters
     resident: float             # bytes of weights and gradients on the device
     layers: float               # trained parameters in stacked layers
-    frozen_bytes: float         # bytes of other weights in stacked layers
+    frozen_bytes: float         # bytes of stacked layers' weights that are not trained
     layer_bytes: float          # bytes of the weights of the largest layer
     leaf: float                 # trained parameters in the largest array
 
@@ -139,7 +139,7 @@ class Placed:
     """The chosen placement. str() returns the lines to print below the plan of activations."""
     best: Option
     others: tuple[Option, ...]
-    call: str                   # the function of actmem.optax to use
+    call: str                   # the calls of actmem that a program needs
     assumed: str = ""           # assumptions about the host, or ""
 
     def __str__(self) -> str:
@@ -206,9 +206,9 @@ class Placed:
             for each in self.others]}
 
 
-REDUCES = ("moments of bfloat16 (--state-dtype bfloat16) need half of their bytes; the master copy "
-           "is in the state: storing only its lower 16 bits, beside the weight of bfloat16, needs "
-           "half of its bytes")
+REDUCES = ("moments in bfloat16 (--state-dtype bfloat16) need half as many bytes as in float32; a "
+           "master copy needs half as many bytes if only its lower 16 bits are stored, beside the "
+           "weight in bfloat16")
 
 
 class Chooser:
@@ -265,9 +265,9 @@ class Chooser:
             return ""
         share = figures["dram_efficiency"].value if "dram_efficiency" in figures else \
             update.DRAM_EFFICIENCY
-        return (f"assumed of the host: {share:.0%} of {self.machine.need('host_nodes'):g} × "
-                f"{self.machine.need('host_bandwidth') / 1e9:.4g} GB/s, which its update reaches "
-                "with all processors")
+        return (f"assumed: the host's update reaches {share:.0%} of "
+                f"{self.machine.need('host_nodes'):g} × "
+                f"{self.machine.need('host_bandwidth') / 1e9:.4g} GB/s with all processors")
 
     def _needs(self, needs: float, what: str = "the step") -> str:
         return (f"{what} needs {size_text(needs)} of device memory (limit "
@@ -291,7 +291,7 @@ class Chooser:
         more = {**self.training.options(stored), "spared": int(spared), "host_memory": host_memory}
 
         def has_less(known: dict[str, Any]) -> bool:
-            """Returns whether the options `known` and `more` are the same, except that `known` may
+            """Returns whether the options `known` and `more` are the same, except that `known` can
             have more host memory."""
             return known | {"host_memory": host_memory} == more and \
                 host_memory <= known["host_memory"]

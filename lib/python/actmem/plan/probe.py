@@ -142,9 +142,9 @@ def measure_product(m: int, k: int, n: int, dtype: str, limit: float, batch: int
 
 def _measure_products(told: list[dict[str, Any]], wanted: Sequence[tuple[Any, ...]],
                       limit: float) -> None:
-    """Measures the products that are wanted but not in `told`. Each of several rounds measures
-    every such product once. Appends the best result of each product to `told`, so that a short
-    disturbance does not lower the result."""
+    """Measures those of the `wanted` products that are not in `told`. Each of several rounds
+    measures every such product once. Appends the best result of each product to `told`, so that a
+    short disturbance does not lower the result."""
     there = {(one["m"], one["k"], one["n"], one["dtype"], one.get("batch", 1)) for one in told}
     missing = [(*product, 1)[:5] for product in dict.fromkeys(wanted)]
     missing = [product for product in missing if product not in there]

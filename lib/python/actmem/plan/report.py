@@ -114,7 +114,7 @@ class Plan:
     peak_bytes: int
     host_bytes: int
     disk_bytes: int
-    abstains: str           # why nothing is offloaded although that may save time, or ""
+    abstains: str           # why nothing is offloaded although offloading could gain, or ""
     key: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # The points of the curve: peak bytes, seconds of a step, and kind of choice. Empty unless plan()
     # made the curve.
@@ -134,7 +134,7 @@ class Plan:
     # Seconds of a step with JAX's own offloading and XLA's default flags. None: unknown, or nothing
     # is offloaded.
     stock_step_s: float | None = None
-    # Peak of device memory with JAX's own offloading. None: as with actmem, or unknown.
+    # Peak of device memory with JAX's own offloading. None: equal to peak_bytes, or unknown.
     stock_peak_bytes: int | None = None
     # Seconds of a step without a limit of device memory, or None if unknown.
     unlimited_step_s: float | None = None
@@ -282,7 +282,7 @@ def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None
       path: The file.
       key: The key of the present program, from plan_key(). If None, only the version of JAX is
         compared.
-      force: Accept a plan with another key too.
+      force: Accept a plan even if its key differs.
 
     Raises:
       Mismatch: The plan is for another program, machine or version of JAX.

@@ -93,8 +93,9 @@ class Search:
                     sum(times * step.disk_bytes for times, step in steps))
 
     def stock_seconds(self, choice: Choice) -> float | None:
-        """Returns the seconds of a step in which JAX's own offloading moves the values, with XLA's
-        default flags. Returns None if nothing is offloaded, or if the time is unknown."""
+        """Returns the duration of a step, in seconds, if JAX's own offloading moves the values,
+        with XLA's default flags. Returns None if nothing is offloaded, or if the time is
+        unknown."""
         if not choice.offloaded:
             return None
         if self.machine.name in TPUS:
@@ -114,7 +115,7 @@ class Search:
     def stock_peak(self, choice: Choice) -> int | None:
         """Returns the peak of device memory with JAX's own offloading on a GPU. XLA has no ring: an
         iteration of a scan waits for its copies. Values of unrolled layers stay on the device until
-        the backward pass. Returns None on other machines, and if stock_seconds() returns None."""
+        the backward pass. Returns None for TPUs, and if stock_seconds() returns None."""
         if self.machine.name in TPUS or self.stock_seconds(choice) is None:
             return None
         return self._kept_peak(choice.saved) - sum(
@@ -126,10 +127,11 @@ class Search:
         return self._peaks[saved]
 
     def _least(self, choice: Choice) -> float:
-        """Estimates the least memory that the choice may need, from programs that save fewer names.
-        Each additional name adds the bytes of its values in all layers but SPARED: without this
-        name, the values of SPARED layers are also live, because they are recomputed. The estimate
-        is also reduced by the largest value of one layer, which may not be live at the peak."""
+        """Estimates the least memory that the choice can need, from programs that save fewer names.
+        Each additional name adds the bytes of its values in all layers except SPARED layers:
+        without this name, the values of SPARED layers are also live, because they are recomputed.
+        The estimate is also reduced by the largest value of one layer, because this value is
+        possibly not live at the peak."""
         saved = choice.saved
         if saved in self._peaks:
             return self.peak(choice)
@@ -201,7 +203,7 @@ class Search:
         while queue:
             _, _, _, _, choice, is_timed = heapq.heappop(queue)
             if is_timed:
-                # More peaks may be known by now, so the estimate may have changed.
+                # The search has possibly computed more peaks since then, which change the estimate.
                 if self._fits(choice):
                     yield choice
                 continue
@@ -245,9 +247,9 @@ class Search:
                 return best
 
     def _small(self) -> list[Choice]:
-        """Returns choices that may need less memory than recomputing all names. Some offload a
-        single name. The others form two series. The first starts with no name offloaded, and
-        offloads one more name in each choice. The second starts with all names offloaded, and
+        """Returns choices that can need less memory than the choice that recomputes all names. Some
+        offload a single name. The others form two series. The first starts with no name offloaded,
+        and offloads one more name in each choice. The second starts with all names offloaded, and
         recomputes one more name in each choice. The next name is always the one that saves most
         memory."""
         found = [Choice(offloaded=frozenset({name})) for name in self.names]
@@ -308,9 +310,10 @@ class Search:
         return max(found)[2]
 
     def error(self, choice: Choice, other: Choice) -> float:
-        """Returns the error of gain(choice, other). Each rate of the machine may be off by the
+        """Returns the error of gain(choice, other). Each rate of the machine can be wrong by the
         machine's error. The rates of files are assumed to deviate as the link's rate does. The
-        difference in compute time between the two choices may be off by the same error."""
+        difference in compute time between the two choices can be wrong by the machine's error,
+        too."""
         off = self.machine.error
         whole = self.time(Choice()).seconds
         gain = self.gain(choice, other)
@@ -327,7 +330,7 @@ class Search:
         return worst + off * spared + self.rounding(choice, other)
 
     def rounding(self, choice: Choice, other: Choice) -> float:
-        """Returns the part of a gain that may be due to chance or to the cost of more calls, even
+        """Returns the part of a gain that can be due to chance or to the cost of more calls, even
         if all rates are exact. This part is large for a small program, and negligible for a large
         program."""
         values = sum(each.count for name, each in self.sizes.items()

@@ -78,7 +78,7 @@ def find(name: str) -> Target:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:         # the module's package is missing
+    except ModuleNotFoundError:         # the module's package is not installed
         return False
 
 
@@ -95,8 +95,8 @@ def _has_libdevice() -> bool:
 
 
 def check_compiler(target: Target) -> None:
-    """Raises ImportError if the target's compiler is missing. The message has the command that
-    installs it."""
+    """Raises ImportError if the target's compiler is not installed. The message has the command
+    that installs the compiler."""
     if target.platform == "tpu":
         if not _is_installed("libtpu"):
             raise ImportError(f"compiling for {target.name} needs libtpu: pip install "

@@ -43,9 +43,10 @@ class Step:
 def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int = 2,
              budget: float = math.inf, waits: bool = False) -> Step:
     """Simulates a step of `layers`, which are in the order of the forward pass, plus `rest` seconds
-    of other compute. At most `ring` layers may have unfinished transfers to the host. The host
-    holds at most `budget` bytes. In the backward pass, at most AHEAD layers have their values on
-    the device. If `waits` is true, the device computes nothing during transfers from the host."""
+    of other compute. At most `ring` layers have unfinished transfers to the host at a time. The
+    host holds at most `budget` bytes. In the backward pass, at most AHEAD layers have their values
+    on the device. If `waits` is true, the device computes nothing during transfers from the
+    host."""
     device = out = written = 0.0
     sent: dict[int, float] = {}         # layer → when its bytes are in the host's memory
     filed: dict[int, float] = {}        # layer → when its bytes are in a file

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Predicts the time of a training step. The optimizer state is in host memory, and the weights and
-gradients may be there, too. The update runs on the device or on the host's processors.
+gradients can be there, too. The update runs on the device or on the host's processors.
 
     step = update.predict(job, Update("state", "host", "nothing"), update.rates_of(machine, devices=1))
 

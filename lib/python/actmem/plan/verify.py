@@ -56,7 +56,7 @@ class Policies:
         if not variables or not choice.offloaded or not wait or \
                 compiled.flags().keys() & variables.keys():
             return
-        # The device waits for copies. With other flags, XLA may overlap more of the copies with
+        # The device waits for copies. With OFFLOAD_FLAGS, XLA can overlap more of the copies with
         # computation.
         self.found[choice] = self._run(
             lowered, f"compiling it again with other flags, because it waits {wait:.3g} s for copies",
@@ -158,7 +158,7 @@ def _compile(search: Search, policies: Policies, count: int, offloads: bool) -> 
                 break
             peaks = [peak for peak in map(policies.peak, few) if peak is not None]
             if peaks and min(peaks) <= policies.limit:
-                break           # they fit, but are refused
+                break           # a choice fits, but is refused
             search.device_memory *= policies.limit / min(peaks) if peaks else EXHAUSTED
     except Nothing:
         pass                    # the caller uses the policies compiled so far
@@ -172,7 +172,7 @@ def verified(search: Search, program: _trace.Program, target: Target, plan: Plan
     """Returns the plan of the fastest compiled choice that is not refused, or of `given`.
 
     Raises:
-      Nothing: All compiled choices are refused.
+      Nothing: All compiled choices are refused, and `given` is None.
     """
     policies = Policies(search, program, target, donated, resident, plan.destination)
     if given is None:

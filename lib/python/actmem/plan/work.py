@@ -27,7 +27,7 @@ class Work:
     moved: float = 0
     collectives: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter)
-    shape: tuple[int, int, int] | None = None   # of a product (m × k) · (k × n); None for others
+    shape: tuple[int, int, int] | None = None   # m, k, n of a product (m × k) · (k × n)
     batch: int = 1          # number of products at once
     costly: int = 0         # elements of exp() and similar functions
     strided: int = 0        # elements that are not read in memory order
