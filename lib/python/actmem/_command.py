@@ -176,7 +176,7 @@ def plan_parser() -> argparse.ArgumentParser:
         help="host memory for the values and the state of one device; the rest goes to files; default: the "
              "device's share of the host's memory")
     add("--disk", metavar="READ,WRITE", type=_rates,
-        help="bytes a second of all disks of a host together, such as 48G,26G; default: the rates "
+        help="bytes a second of all disks of a host together, such as 48G,26G; default: rates "
              f"that {_wheel.command('probe')} --spill measured")
     add("--disk-bytes", metavar="SIZE", type=_bytes,
         help="size of all disks of a host together; default: the machine's size, or 8 disks of "
