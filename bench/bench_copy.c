@@ -21,6 +21,7 @@ struct copy {
 	struct actmem_region *from, *to;
 	char *source, *target;
 	uint64_t bytes;			/* copied in a round */
+	enum actmem_pages pages;	/* the shorter pages of both regions; DEFAULT: none yet */
 	char note[1024];		/* long enough for any error message */
 	unsigned int rounds;
 	uint64_t ns[ROUNDS_MAX];
@@ -67,6 +68,22 @@ static int make_region(const struct bench *bench, unsigned int node, struct actm
 	return error ? error : actmem_region_map(*region, (void **)memory);
 }
 
+/* Finds the pages of both regions. With --allow, they may differ. */
+static int find_pages(struct copy *copy)
+{
+	struct actmem_region_info from, to;
+	int error;
+
+	ACTMEM_INIT(&from);
+	ACTMEM_INIT(&to);
+	error = actmem_region_get_info(copy->from, &from);
+	if (!error)
+		error = actmem_region_get_info(copy->to, &to);
+	if (!error)
+		copy->pages = from.page_bytes < to.page_bytes ? from.pages : to.pages;
+	return error;
+}
+
 static void run_rounds(struct copy *copy, double seconds)
 {
 	uint64_t end_ns = clock_ns() + (uint64_t)(seconds * NS_PER_SECOND), begun_ns;
@@ -102,8 +119,9 @@ static json_t *copy_to_json(struct copy *copy)
 		bandwidth = json_integer((json_int_t)((double)copy->bytes * NS_PER_SECOND /
 						      (double)(median + !median)));
 	}
-	return json_pack("{s:i, s:i, s:I, s:i, s:o, s:o}", "from", (int)copy->from_node,
+	return json_pack("{s:i, s:i, s:I, s:s?, s:i, s:o, s:o}", "from", (int)copy->from_node,
 			 "to", (int)copy->to_node, "bytes", (json_int_t)copy->bytes,
+			 "pages", copy->pages ? pages_text(copy->pages) : NULL,
 			 "rounds", (int)copy->rounds, "bandwidth", bandwidth,
 			 "note", *copy->note ? text_to_json(copy->note) : json_null());
 }
@@ -113,7 +131,7 @@ static json_t *measure_pair(const struct bench *bench, unsigned int from, unsign
 	struct copy copy = { .from_node = from, .to_node = to, .bytes = bench->bytes };
 
 	if (make_region(bench, from, &copy.from, &copy.source) ||
-	    make_region(bench, to, &copy.to, &copy.target))
+	    make_region(bench, to, &copy.to, &copy.target) || find_pages(&copy))
 		snprintf(copy.note, sizeof(copy.note), "%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	else
 		run_rounds(&copy, bench->seconds);

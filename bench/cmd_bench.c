@@ -198,6 +198,7 @@ static int print_tables(const json_t *result)
 		{ "COPYING FROM", "from", cell_text, COLUMN_RIGHT },
 		{ "TO", "to", cell_text, COLUMN_RIGHT },
 		{ "SIZE", "bytes", cell_bytes, COLUMN_RIGHT },
+		{ "PAGES", "pages", cell_text, COLUMN_LEFT },
 		{ "ROUNDS", "rounds", cell_text, COLUMN_RIGHT },
 		{ "GiB/s", "bandwidth", cell_bandwidth, COLUMN_RIGHT },
 		{ "NOTE", "note", cell_text, COLUMN_LEFT },

@@ -266,10 +266,12 @@ static bool is_variable(const char *setting, size_t length)
 static int check_variables(json_t *findings)
 {
 	struct reader reader = READER(ACTMEM_NAMES_VARIABLES);
+	struct actmem_nodes nodes;
 	size_t i, length;
 	int err = 0;
 
 	reader_check_values(&reader);
+	nodes_read(&nodes, &reader);
 	if (*reader.error)
 		err = add_finding(findings, "variables", CHECK_FIX,
 				  "correct or unset the variable; actmem(1) lists all of them", "%s",

@@ -300,7 +300,9 @@ static bool list_option(void *data, int option, const char *value)
 		return true;
 	case 'c':
 		filter->cgroup = value;
-		return true;
+		if (!*value)
+			warnx("--cgroup is empty");
+		return *value;
 	case 'o':
 		filter->columns = value;
 		return true;

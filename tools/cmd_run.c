@@ -309,6 +309,7 @@ int cmd_run(int argc, char **argv)
 	bool verbose = false;
 	struct reader reader;
 	unsigned int spills = 0;
+	bool allows_spills = false;
 	struct rank rank;
 	char library_folder[PATH_MAX];
 	int option, status;
@@ -341,6 +342,7 @@ int cmd_run(int argc, char **argv)
 				warnx("--%s is empty", long_name_of(option));
 				return usage_hint();
 			}
+			allows_spills |= option == 'A';
 			if (option == 'S' && !can_be_told_apart(optarg))
 				return usage_hint();
 			if (option == 'S' && spills++)
@@ -363,6 +365,10 @@ int cmd_run(int argc, char **argv)
 	reader_check_values(&reader);
 	if (*reader.error) {
 		warnx("%s", reader.error);
+		return usage_hint();
+	}
+	if (allows_spills && !knob_is_set(KNOB_SPILL)) {
+		warnx("--spill-allow needs a directory to spill to; add --spill (ACTMEM_SPILL)");
 		return usage_hint();
 	}
 	is_malloc = malloc_mode_is_all();

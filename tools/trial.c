@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "actmem_store.h"
 #include "base/base.h"
 #include "config/config.h"
@@ -82,25 +83,34 @@ static struct actmem_heap *make_heap(struct actmem *am, const struct knobs *knob
 	return NULL;
 }
 
+static uint64_t machine_bytes(void)
+{
+	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 /*
  * Checks whether a region of @bytes can be created. For a lazy region of memfd, the library
  * compares the full length with the limits and the free pages, but allocates nothing. The library
- * does not check a lazy region of the driver. On failure, actmem_error() has the message.
+ * does not check a lazy region of the driver, nor free pages of 4 KiB. On failure, @why has the
+ * error message.
  */
-static int try_long_region(struct actmem *am, uint64_t bytes)
+static void try_long_region(struct actmem *am, uint64_t bytes, char why[WORDS_MAX])
 {
 	struct actmem_region_options options;
 	struct actmem_region *region;
-	int error;
 
 	ACTMEM_INIT(&options);
 	options.length = bytes;
 	options.name = "actmem run";
 	options.flags = ACTMEM_REGION_LAZY;
-	error = actmem_region_create(am, &options, &region);
-	if (!error)
-		actmem_region_close(region);
-	return error;
+	if (actmem_region_create(am, &options, &region)) {
+		snprintf(why, WORDS_MAX, "%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		return;
+	}
+	actmem_region_close(region);
+	if (bytes > machine_bytes())
+		snprintf(why, WORDS_MAX, "this machine has only %" PRIu64 "M of memory",
+			 machine_bytes() >> 20);
 }
 
 static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, bool verbose)
@@ -113,8 +123,8 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 	/*
 	 * The library prints only the first fallback of a process, so try the longer region first.
 	 */
-	if (grow_bytes > length && try_long_region(am, grow_bytes))
-		snprintf(why, sizeof(why), "%s", actmem_error_in(ACTMEM_NAMES_RUN));
+	if (grow_bytes > length)
+		try_long_region(am, grow_bytes, why);
 	ACTMEM_INIT(&options);
 	options.length = length;
 	options.name = "actmem run";

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "actmem.h"
 #include "base/error.h"
@@ -107,6 +108,16 @@ const char *bytes_text(char text[BYTES_TEXT_MAX], uint64_t bytes)
 	}
 	snprintf(text, BYTES_TEXT_MAX, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 	return text;
+}
+
+int fail_more_address_space(int error)
+{
+	struct rlimit limit;
+
+	if (error == -ENOMEM && !getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY)
+		fail_more("; RLIMIT_AS is %s; raise it with `ulimit -v`",
+			  BYTES_TEXT(limit.rlim_cur));
+	return error;
 }
 
 const char *fail_words(void)

@@ -42,6 +42,12 @@ char *fail_text(void);
  */
 int fail_as_before(int error, const char *words) __attribute__((cold));
 
+/*
+ * Appends RLIMIT_AS to this thread's error message if mmap() failed with -ENOMEM and the limit is
+ * set. Returns @error, which is negative.
+ */
+int fail_more_address_space(int error) __attribute__((cold));
+
 /* Returns true if a call failed because memory or disk space was short, or because of a limit. */
 static inline bool is_out_of_memory(int error)
 {

@@ -56,8 +56,8 @@ int map_region(struct backing *backing)
 	int error;
 
 	if (mapped == MAP_FAILED)
-		return fail(errno, "cannot map %s (mmap: %s)", BYTES_TEXT(length),
-			    strerror(errno));
+		return fail_more_address_space(fail(errno, "cannot map %s (mmap: %s)",
+						    BYTES_TEXT(length), strerror(errno)));
 	if (madvise(mapped, length, MADV_DONTDUMP) ||
 	    (!backing->inherit && madvise(mapped, length, MADV_DONTFORK))) {
 		error = fail(errno, "cannot keep %s out of children and core dumps (madvise: %s)",

@@ -130,7 +130,7 @@ void pace_limit(struct actmem_runtime *runtime, uint64_t bytes);
 bool own_is(const struct actmem_region *region);
 void own_place(struct actmem_region *region, void *address);
 
-/* Tries again to unregister and close abandoned regions. Stops at the first one that fails. */
+/* Tries again to unregister and close each abandoned region. */
 void registration_end_abandoned(struct actmem_runtime *runtime);
 
 extern const struct runtime_kind runtime_cuda;

@@ -315,7 +315,8 @@ void registration_abandon(struct actmem_region *region)
 	pthread_mutex_unlock(&region->lock);
 }
 
-static struct registration *first_abandoned(struct actmem_runtime *runtime)
+/* Returns the abandoned registration after @skipped others, or NULL. */
+static struct registration *find_abandoned(struct actmem_runtime *runtime, unsigned int skipped)
 {
 	struct registration *found = NULL;
 	struct link *link;
@@ -323,7 +324,7 @@ static struct registration *first_abandoned(struct actmem_runtime *runtime)
 	pthread_mutex_lock(&runtime->lock);
 	for (link = runtime->registrations.next; !found && link != &runtime->registrations;
 	     link = link->next)
-		if (link_item(link, struct registration, link)->abandoned)
+		if (link_item(link, struct registration, link)->abandoned && !skipped--)
 			found = link_item(link, struct registration, link);
 	pthread_mutex_unlock(&runtime->lock);
 	return found;
@@ -331,15 +332,16 @@ static struct registration *first_abandoned(struct actmem_runtime *runtime)
 
 void registration_end_abandoned(struct actmem_runtime *runtime)
 {
-	struct registration *registration = first_abandoned(runtime);
+	struct registration *registration;
+	unsigned int failed = 0;
 
-	while (registration) {
+	while ((registration = find_abandoned(runtime, failed))) {
 		struct actmem_region *region = registration->region;
 
 		if (actmem_region_unregister(region))
-			return;
-		region_close(region);
-		registration = first_abandoned(runtime);
+			failed++;
+		else
+			region_close(region);
 	}
 }
 

@@ -99,13 +99,18 @@ static int write_limit(void *context, int fd)
 {
 	struct new_limit *limit = context;
 	char path[PATH_SIZE];
+	ssize_t written = -1;
 	int own, error = 0;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	own = open(path, O_WRONLY | O_CLOEXEC);
-	if (own < 0 || pwrite(own, &limit->bytes, sizeof(limit->bytes),
-			      offsetof(struct stats_header, limit_bytes)) < 0)
+	if (own >= 0)
+		written = pwrite(own, &limit->bytes, sizeof(limit->bytes),
+				 offsetof(struct stats_header, limit_bytes));
+	if (written < 0)
 		error = -errno;
+	else if (written != sizeof(limit->bytes))
+		error = -EFBIG;		/* RLIMIT_FSIZE cut the write short */
 	if (own >= 0)
 		close(own);
 	close(fd);

@@ -41,7 +41,8 @@ int stats_open(struct stats *stats, enum actmem_backend backend)
 		return fail(EFBIG, "cannot publish counters: their file needs %s, but RLIMIT_FSIZE is %s; raise it with `ulimit -f`",
 			    BYTES_TEXT(STATS_FILE_BYTES), BYTES_TEXT(limit.rlim_cur));
 	if (!header)
-		return fail(errno, "cannot publish counters (%s: %s)", call, strerror(errno));
+		return fail_more_address_space(fail(errno, "cannot publish counters (%s: %s)", call,
+						    strerror(errno)));
 	/* A forked child must not write to the file that its parent publishes. */
 	if (madvise(header, STATS_FILE_BYTES, MADV_DONTFORK) ||
 	    madvise(header, STATS_FILE_BYTES, MADV_DONTDUMP))

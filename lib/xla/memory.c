@@ -32,6 +32,7 @@ static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct share share_list[PLACES_MAX];
 static struct stores stores = { .shares.list = share_list };
 static pthread_mutex_t dividing = PTHREAD_MUTEX_INITIALIZER;	/* taken while @in_use is held */
+static atomic_uint loans[PLACES_MAX];	/* how often each store has borrowed memory */
 static atomic_int waits;	/* 1: calls can wait for spilled blocks or for a GPU */
 static atomic_int spills;
 
@@ -105,32 +106,44 @@ static bool is_divided(void)
 
 /*
  * Returns true if a failed reservation can succeed at the next attempt. If blocks spill, returns
- * true while the store has less than its share. Otherwise, borrows unused memory of other stores,
- * and returns true if there was some. Caller holds @in_use.
+ * true if the store @had_less than its share before the reservation. Otherwise, borrows unused
+ * memory of other stores, and returns true if there was some, now or since the store had borrowed
+ * @borrowed times. Caller holds @in_use.
  */
-static bool has_more(unsigned int place)
+static bool has_more(unsigned int place, bool had_less, unsigned int borrowed)
 {
 	bool more;
 
 	if (!is_divided())
 		return false;
 	pthread_mutex_lock(&dividing);
-	if (spills)
-		more = shares_divide(&stores.shares) >= 0 && !shares_has_all(&stores.shares, place);
-	else
-		more = shares_borrow(&stores.shares, place);
+	if (spills) {
+		more = shares_divide(&stores.shares) >= 0 && had_less;
+	} else {
+		loans[place] += shares_borrow(&stores.shares, place);
+		more = loans[place] != borrowed;
+	}
 	pthread_mutex_unlock(&dividing);
 	return more;
 }
 
-/* If blocks spill, gives a store the memory that other stores released. Caller holds @in_use. */
-static void divide_shares(unsigned int place)
+/*
+ * If blocks spill, gives a store the memory that other stores released. Returns true if the store
+ * may still have less than its share. Caller holds @in_use.
+ */
+static bool divide_shares(unsigned int place)
 {
-	if (!spills || !is_divided() || pthread_mutex_trylock(&dividing))
-		return;
+	bool has_less;
+
+	if (!spills || !is_divided())
+		return false;
+	if (pthread_mutex_trylock(&dividing))
+		return true;
 	if (!shares_has_all(&stores.shares, place))
 		shares_divide(&stores.shares);
+	has_less = !shares_has_all(&stores.shares, place);
 	pthread_mutex_unlock(&dividing);
+	return has_less;
 }
 
 /*
@@ -141,13 +154,14 @@ static int reserve_block(struct actmem_store *store, struct actmem_key key, uint
 		   void **memory, bool *may_try, char *words, size_t words_size)
 {
 	unsigned int place = stores_place(&stores, key);
+	bool has_less = divide_shares(place);
+	unsigned int borrowed = loans[place];
 	int error;
 
-	divide_shares(place);
 	error = actmem_store_reserve(store, key, bytes, memory, ACTMEM_WAIT_FOREVER);
 	if (error) {
 		stores_explain(&stores, error, words, words_size);
-		*may_try = error == -ENOMEM && has_more(place);
+		*may_try = error == -ENOMEM && has_more(place, has_less, borrowed);
 	} else {
 		grow_want(stores.there[place].grow, bytes);
 		stores_tell_far(&stores, place);

@@ -19,6 +19,7 @@ CUDA_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/common -isystem $(CUDA_INCLUDE) \
 
 # Some of the library's own calls are wrapped: sysfs and the kernel's log can be others.
 CUDA_WRAPPED := sysfile_read sysfile_value kernel_log_open
+$(B)/tests/cuda/stream_nodes $(B)/tests/gpu/stream_nodes: CUDA_WRAPPED += actmem_store_reserve
 CUDA_LINK = $(CC) $(ALL_CFLAGS) $(LDFLAGS) $(CUDA_WRAPPED:%=-Wl,--wrap=%) $^ $(LIB_NEEDS) -o $@
 
 # The folder of cuda.h is there only once the environment is.

@@ -119,6 +119,29 @@ static void test_failures(struct actmem *am)
 	nothing_is_retained(&cuda);
 }
 
+/* CUDA lets go of the second of two regions, but not of the first. */
+static void test_two_failures(struct actmem *am)
+{
+	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
+	struct actmem_heap *heap = make_heap(am, CHUNK, 0);
+	void *blocks[2];
+	int i;
+
+	returns(actmem_heap_register(heap, runtime, 0), 0);
+	for (i = 0; i < 2; i++)
+		returns(actmem_heap_alloc(heap, CHUNK, 0, &blocks[i]), 0);
+	for (i = 0; i < 2; i++)
+		returns(actmem_heap_free(heap, blocks[i]), 0);
+	cuda.standin_fail("cuMemHostUnregister", 1, 3, CUDA_ERROR_ILLEGAL_ADDRESS);
+	returns(actmem_heap_destroy(heap), 0);
+	ok(runtime_info(runtime).regions == 2, "both regions stay");
+	returns(actmem_runtime_close(runtime), -EBUSY);
+	ok(runtime_info(runtime).regions == 1, "one that fails again does not keep the other");
+	returns(actmem_runtime_close(runtime), 0);
+	counters_are_zero(am);
+	nothing_is_retained(&cuda);
+}
+
 static uint64_t own_bytes;
 static char own_why[1024];
 
@@ -230,6 +253,7 @@ int main(void)
 	returns(actmem_runtime_close(runtime), 0);
 	if (cuda.standin_fail) {
 		test_failures(am);
+		test_two_failures(am);
 		test_own(am);
 	}
 	return cuda_end(&cuda, am, before);

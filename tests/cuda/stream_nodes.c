@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "xla/memory.h"
 #include "xla_play.h"
 
 #define DEVICES	2
@@ -17,10 +18,17 @@
 #define BUDGET	(16 * MIB)
 #define VALUES	60
 #define GROW	(2 * MIB)
+#define LARGE	(7 * MIB)
 
 static struct xla_device devices[DEVICES];
 static unsigned int home_of[DEVICES];	/* ACTMEM_NODES_MAX: not known */
 static char folder[256];
+static unsigned int large_refused;
+
+static struct actmem_key key_on(uint32_t device)
+{
+	return (struct actmem_key){ .name = memory_name(0, device, 1, 0) };
+}
 
 /* In a /sys of the test's, each device is at a node of its own, as far as there are. */
 static void place_devices(void)
@@ -194,6 +202,78 @@ static void test_budget(void)
 	   (unsigned long long)bytes_peak());
 }
 
+/* Runs right after the first refusal of the second GPU's block, like another thread. */
+static void (*meanwhile)(void);
+
+int __real_actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
+				void **memory, uint64_t timeout_ns);
+int __wrap_actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
+				void **memory, uint64_t timeout_ns);
+int __wrap_actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
+				void **memory, uint64_t timeout_ns)
+{
+	int error = __real_actmem_store_reserve(store, key, bytes, memory, timeout_ns);
+
+	if (error == -ENOMEM && bytes == LARGE && !large_refused++)
+		meanwhile();
+	return error;
+}
+
+static void drop_first(void)
+{
+	memory_drop(key_on(0));
+}
+
+/* A store that gets its share between a refusal and the next attempt tries again. */
+static void test_late_share(void)
+{
+	char words[1024] = "";
+	bool has_store;
+	void *memory;
+
+	large_refused = 0;
+	meanwhile = drop_first;
+	returns(memory_reserve(key_on(0), BUDGET - LARGE + MIB, &memory, &has_store, words,
+			       sizeof(words)), 0);
+	ok(!memory_reserve(key_on(1), LARGE, &memory, &has_store, words, sizeof(words)),
+	   "a block gets the memory that another store releases: %s", words);
+	ok(large_refused == 1, "right after it was refused");
+	memory_drop(key_on(1));
+}
+
+/* Borrows for a block of its own, which it drops. */
+static void borrow_for_other(void)
+{
+	struct actmem_key other = key_on(1);
+	char words[1024];
+	bool has_store;
+	void *memory;
+
+	other.instance++;
+	returns(memory_reserve(other, LARGE, &memory, &has_store, words, sizeof(words)), 0);
+	memory_drop(other);
+}
+
+/* The same without files, if another thread has borrowed for the store. */
+static void test_late_loan(void)
+{
+	char words[1024] = "";
+	bool has_store;
+	void *memory;
+
+	large_refused = 0;
+	meanwhile = borrow_for_other;
+	returns(memory_reserve(key_on(0), BUDGET - LARGE + MIB, &memory, &has_store, words,
+			       sizeof(words)), 0);
+	returns(memory_reserve(key_on(1), MIB, &memory, &has_store, words, sizeof(words)), 0);
+	memory_drop(key_on(1));
+	memory_drop(key_on(0));
+	ok(!memory_reserve(key_on(1), LARGE, &memory, &has_store, words, sizeof(words)),
+	   "a block gets the memory that another thread has borrowed: %s", words);
+	ok(large_refused > 1, "right after it was refused");
+	memory_drop(key_on(1));
+}
+
 /* Without files, each may have what the other does not use, except for one page. */
 static void test_limit(void)
 {
@@ -288,6 +368,9 @@ int main(void)
 	memory.spill = folder;
 	run(test_budget, memory);
 	run(test_fork, memory);
+	run(test_late_share, memory);
+	run(test_late_loan, (struct memory){ .ring_bytes = MIB, .grow_bytes = GROW,
+					     .limit_bytes = BUDGET });
 	run(test_limit, (struct memory){ .ring_bytes = MIB, .grow_bytes = GROW, .limit_bytes = BUDGET });
 	run(test_small_budget, (struct memory){ .ring_bytes = MIB, .spill = folder,
 						.budget_bytes = 3 * page_bytes_wanted() });

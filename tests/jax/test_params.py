@@ -266,6 +266,19 @@ def test_a_scan_without_checkpoint_is_refused():
         jax.jit(partial(loss, body=body))(params, batch(0))     # without a backward pass
 
 
+def test_second_derivatives_need_forward_mode():
+    """The body of the scan has jax.checkpoint, so the error must not only ask for it."""
+    params = stored(weights())
+
+    def gradient(x):
+        found = actmem.jax.value_and_grad(loss, gradients="device")(params, x)[1]
+        return found["layers"]["w"]
+    with pytest.raises(ValueError, match=r"value_and_grad\(\) itself: use jax.jvp instead"):
+        jax.grad(lambda x: jnp.sum(gradient(x)))(batch(0))
+    wanted = jax.jvp(lambda x: jax.grad(loss)(weights(), x)["layers"]["w"], (batch(0),), (batch(1),))
+    close(jax.jvp(gradient, (batch(0),), (batch(1),)), wanted)
+
+
 def test_a_weight_that_a_layer_takes_twice():
     def body(x, params):
         return layer(layer(x, params)[0], params)

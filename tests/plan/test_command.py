@@ -201,9 +201,6 @@ def test_what_is_refused(capsys, config, program, tmp_path):
     broken.write_text("\ndef make(:\n")
     h200 = ("--machine", "h200")
     for words, arguments in (
-            ("unknown model 'gpt': use one of llama-2-13b, ", ("--model", "gpt", *h200)),
-            ("unknown machine 'cray': use one of v5p, ", ("--config", config, "--machine", "cray")),
-            ("unknown target 'cray': use b300, h100, h200, ", (f"{program}:f", "--compile", "cray")),
             ("pip install 'jax[tpu]==", (f"{program}:make_step", "--compile", "v5p:2x2x1")),
             ("cannot read the model of /none", ("--config", "/none", *h200)),
             ("/dev/zero: the file has more than", ("--config", "/dev/zero", *h200)),
@@ -224,6 +221,9 @@ def test_what_is_refused(capsys, config, program, tmp_path):
             ("no figure 'devices'", ("--config", config, "--machine", "xeon-6980p-2s"))):
         assert words in refused(capsys, *arguments), words
     for words, arguments in (
+            ("unknown model 'gpt': use one of llama-2-13b, ", ("--model", "gpt", *h200)),
+            ("unknown machine 'cray': use one of v5p, ", ("--config", config, "--machine", "cray")),
+            ("unknown target 'cray': use b300, h100, h200, ", (f"{program}:f", "--compile", "cray")),
             ("argument --images: '-1' is not a number from 0 to ", ("--model", "x", "--images=-1")),
             ("--lora and --train cannot be combined", ("--config", config, *h200, "--lora", "4",
                                                  "--train", "attention")),

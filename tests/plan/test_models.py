@@ -15,7 +15,8 @@ from actmem.plan.models import Attention, Experts, Layer, ModelError
 SIZES = {"vocab_size": 48, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 2}
 TOWER = {"model_type": "siglip_vision_model", "hidden_size": 8, "intermediate_size": 12,
-         "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 2, "image_size": 8}
+         "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 2, "image_size": 8,
+         "vision_use_head": False}
 GEMMA = {**SIZES, "head_dim": 8, "sliding_window": 5}
 TINY = {
     "llama": SIZES,
@@ -175,6 +176,8 @@ def test_a_field_is_missing_or_not_known_or_wrong():
                            "paligemma")
     with pytest.raises(ModelError, match="'model_type' is 'clip'.*siglip_vision_model"):
         tiny("paligemma", vision_config={**TOWER, "model_type": "clip"})
+    with pytest.raises(ModelError, match="'vision_use_head' is True: .* not support the head"):
+        tiny("paligemma", vision_config={**TOWER, "vision_use_head": True})
     with pytest.raises(ModelError, match="16 patches, which cannot be pooled to 8 tokens"):
         tiny("gemma3", mm_tokens_per_image=8)
 

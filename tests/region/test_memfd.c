@@ -407,6 +407,28 @@ static void test_file_size_limit(void **state)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
 }
 
+/* The limit is finite but high: what fails is the call. */
+static void test_address_space_limit(void **state)
+{
+	struct rlimit was, limit;
+	struct actmem_region *region;
+	struct actmem *second;
+
+	assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+	limit = was;
+	limit.rlim_cur = 1UL << 60;
+	assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+	fail_call("mmap", 1, ENOMEM);
+	assert_fails(create(ACTMEM_PLACE_BIND, &region), ENOMEM, "RLIMIT_AS is 1.0 EiB");
+	fail_call("mmap", 1, ENOMEM);
+	assert_fails(open_memfd(&second, ACTMEM_PAGES_4K, 0), ENOMEM, "RLIMIT_AS is 1.0 EiB");
+	fail_call("mmap", 1, EAGAIN);
+	assert_fails(create(ACTMEM_PLACE_BIND, &region), EAGAIN, "cannot map");
+	assert_null(strstr(actmem_error(), "RLIMIT_AS"));
+	fail_nothing();
+	assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+}
+
 #define MEMFD_TEST(test)	cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -424,6 +446,7 @@ int main(void)
 		MEMFD_TEST(test_no_step_down),
 		MEMFD_TEST(test_address_space),
 		MEMFD_TEST(test_file_size_limit),
+		MEMFD_TEST(test_address_space_limit),
 	};
 
 	return cmocka_run_group_tests_name("memfd", tests, NULL, NULL);

@@ -4,6 +4,7 @@
  * return memory, no call fails, and they use memory again when the limit rises.
  */
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include "store_rig.h"
 #include "watch/watch.h"
@@ -180,6 +181,21 @@ static void test_no_process(void **state)
 	assert_int_equal(published_set_limit(getpid(), LESS), 0);
 }
 
+/* A limit of which only a part was written is not the one that was asked for. */
+static void test_written_in_part(void **state)
+{
+	struct rlimit was, limit;
+	RIG(rig, .grow = GROW);
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+	limit = was;
+	limit.rlim_cur = offsetof(struct stats_header, limit_bytes) + 4;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_int_equal(published_set_limit(getpid(), 1ULL << 40), -EFBIG);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+	set_limit(0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -189,6 +205,7 @@ int main(void)
 		cmocka_unit_test(test_falls_again),
 		cmocka_unit_test(test_keeps),
 		cmocka_unit_test(test_no_process),
+		cmocka_unit_test(test_written_in_part),
 	};
 
 	return cmocka_run_group_tests_name("store_limits", tests, NULL, NULL);

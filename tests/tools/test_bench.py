@@ -33,6 +33,9 @@ def it_measures_memory_without_a_disk():
     (copy,) = copies
     assert copy["bandwidth"] > 0 and copy["note"] is None and copy["rounds"] >= 3, copy
     assert copy["bytes"] == 4 * MIB, copy
+    (small,) = (row for row in told("--pages", "4K")["copying"] if row["from"] == row["to"] == 0)
+    assert small["pages"] == "4K" and copy["pages"] in ("2M", "thp", "4K"), (small, copy)
+    assert " 4K " in bench("--pages", "4K", "--only", "copying").stdout
 
 
 @case
@@ -139,6 +142,7 @@ def the_limit_of_locked_memory_is_told():
     expect(result, 1, None, ["copying", "RLIMIT_MEMLOCK"])
     (note,) = {row["note"] for row in json.loads(result.stdout)["copying"]}
     assert "RLIMIT_MEMLOCK" in note, note
+    assert json.loads(result.stdout)["copying"][0]["pages"] is None
 
 
 def whole_files(pid, folder, length):

@@ -116,6 +116,7 @@ def run_tells_what_it_cannot_do():
             (["-B", "8M", "-l", "8M"], 2, ["--budget", "--heap-limit", "omit one of them"]),
             (["-S", "/tmp"], 2, ["--spill", "no budget", "--budget"]),
             (["-B", "8M", "-L", "1G"], 2, ["--spill-limit", "no directory", "--spill"]),
+            (["-B", "8M", "-A", "memory"], 2, ["--spill-allow needs a directory", "--spill"]),
             (["-B", "8M", "-S", "/tmp", "-L", "1K"], 2, ["'1K'", "--spill-limit", "from 2M on"]),
             (["-B", "8M", "-S", ":".join(["/tmp"] * 65)], 2, ["ACTMEM_SPILL", "1 to 64"]),
             *((["-B", "8M", f"--{name}", ""], 2, [f"--{name} is empty"])
@@ -127,9 +128,10 @@ def run_tells_what_it_cannot_do():
         result = run(*arguments, "echo", "ran")
         expect(result, status, "", words)
         assert arguments[0] != "--policy" or "HEAP" not in result.stderr, result.stderr
+    expect(run("--heap-grow", "4M", "--heap-limit", "8M", "echo", "ran"), 0, "ran\n")
     # A heap whose pages cannot all be checked one by one.
-    for options in (["--heap-grow", "4M", "--heap-limit", "8M"], ["--heap-grow", "64T"]):
-        expect(run(*options, "echo", "ran"), 0, "ran\n")
+    expect(run("--heap-grow", "64T", "echo", "ran"), 0, "ran\n",
+           ["regions of 67108864M", "--heap-grow", "this machine has only"])
 
 
 @case

@@ -125,6 +125,8 @@ def variables_of_runtimes_are_seen():
         assert of(check, environment=environment) == []
     (found,) = of("variables", environment=environment | {"ACTMEM_JAX_GENERATIONS": "q"})
     assert found["state"] == "fix" and "'q', but must be" in found["finding"], found
+    (found,) = of("variables", environment=environment | {"ACTMEM_NODES": "xx"})
+    assert found["state"] == "fix" and "'xx', but must be a list" in found["finding"], found
     (found,) = of("variables", environment=environment | {"ACTMEM_BUGDET": "1G"})
     assert found["state"] == "note" and found["finding"].startswith("ACTMEM_BUGDET is no"), found
     assert not of("variables", environment=environment | {"ACTMEM_BUDGET": "1G"})

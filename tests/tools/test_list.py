@@ -86,6 +86,7 @@ def what_cannot_be_chosen_is_named():
     for words, said in ((("--pid", "x"), "'x' is not a number (--pid)"),
                         (("--node", "-1"), "'-1' is not a number (--node)"),
                         (("--user", "nobody here"), "no user 'nobody here' (--user)"),
+                        (("--cgroup", ""), "--cgroup is empty"),
                         (("--output", "pid,what"), "'what' is not a column"),
                         (("--output", ""), "'' is not a column")):
         expect(actmem("list", *words), 2, "", said)

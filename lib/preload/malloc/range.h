@@ -56,7 +56,8 @@ void range_offer(const struct range *range, uintptr_t from, uintptr_t to);
 
 /*
  * Gives back to the kernel the whole pages between @from and @to that were freed at least @age
- * before @now, up to @most bytes. Returns the number of bytes that it gave back.
+ * before @now, up to @most bytes, rounded up to whole pages. Returns the number of bytes that it
+ * gave back.
  */
 size_t range_release(struct range *range, uintptr_t from, uintptr_t to, uint64_t now,
 		     uint64_t age, size_t most);

@@ -43,6 +43,13 @@ def _bytes(word: str) -> int:
     return int(number) << _UNITS.get(word[-1:], 0)
 
 
+def _region_bytes(word: str) -> int:
+    """Returns the length of a region. actmem bench refuses less than a huge page."""
+    if (number := _bytes(word)) < 2 << 20:
+        raise argparse.ArgumentTypeError(f"'{word}' is less than 2M")
+    return number
+
+
 def _count(word: str, least: int = 1) -> int:
     if not word.isdecimal() or not least <= int(word) <= 1 << 30:
         raise argparse.ArgumentTypeError(f"'{word}' is not a number from {least} to {1 << 30}")
@@ -169,7 +176,7 @@ def plan_parser() -> argparse.ArgumentParser:
         help="host memory for the values and the state of one device; the rest goes to files; default: the "
              "device's share of the host's memory")
     add("--disk", metavar="READ,WRITE", type=_rates,
-        help="bytes a second of all disks of a host together, such as 48G,26G; default: the rates "
+        help="bytes a second of all disks of a host together, such as 48G,26G; default: rates "
              f"that {_wheel.command('probe')} --spill measured")
     add("--disk-bytes", metavar="SIZE", type=_bytes,
         help="size of all disks of a host together; default: the machine's size, or 8 disks of "
@@ -216,7 +223,7 @@ def probe_parser() -> argparse.ArgumentParser:
         help="measure files in this directory; may be repeated")
     add("--allow-buffered", action="store_true",
         help="use the page cache if the file system has no direct I/O")
-    add("--memory", metavar="SIZE", type=_bytes, default=256 << 20,
+    add("--memory", metavar="SIZE", type=_region_bytes, default=256 << 20,
         help="bytes to copy in each measurement; default: 256M")
     add("--file-bytes", metavar="SIZE", type=_bytes, default=1 << 30,
         help="length of the file in a --spill directory; default: 1G")

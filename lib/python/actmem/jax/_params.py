@@ -417,8 +417,9 @@ def _check_kept(scan: Any) -> None:
                 f"{label}: the scan at {_private.place_of(scan.source_info)} keeps this weight of "
                 "all layers, or of all its iterations, on the device. Put jax.checkpoint or "
                 "actmem.jax.checkpoint around the body of this scan, and of each scan around it, so "
-                "that the backward pass takes the weights again. For the weights of all layers as "
-                "one array, call value() with the whole tree")
+                "that the backward pass takes the weights again. If the bodies have it, jax.grad "
+                "differentiates actmem.jax.value_and_grad() itself: use jax.jvp instead. For the "
+                "weights of all layers as one array, call value() with the whole tree")
 
 
 _finish.when_whole(lambda name, jaxpr: name == f"jit({OPTIMIZER})" or _taken_weights(jaxpr))

@@ -279,9 +279,9 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
                           out_bias=True, has_rope=False)
     layer = Layer(attention, fields.size("intermediate_size"), is_gated=False, act="gelu",
                   has_mlp_bias=True, norm="layer")
-    # projection_dim repeats hidden_size of text_config, and vision_use_head states that the tower
-    # has no head.
-    fields.taken.update(("projection_dim", "vision_use_head"))
+    # projection_dim repeats hidden_size of text_config.
+    fields.taken.add("projection_dim")
+    fields.refuse("vision_use_head", "actmem plan does not support the head of a tower")
     vision = Vision(layer, fields.size("num_hidden_layers"), hidden,
                     fields.size("image_size", 224), fields.size("patch_size"),
                     fields.size("num_channels", 3), 0, not has_norm, has_norm)

@@ -12,7 +12,8 @@ import json
 import os
 import sys
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax
 
@@ -28,6 +29,8 @@ OF_UPDATE = ("optimizer", "state_dtype", "master", "no_clip", "accumulate", "unr
              "disk_bytes", "disk_endurance", "allow_wear")
 OF_MODELS = ("devices", "mesh", "batch", "tokens", "images", "train", "lora", "attention",
              *OF_UPDATE)
+
+Named = TypeVar("Named")
 
 
 class FunctionError(ValueError):
@@ -112,12 +115,26 @@ def _shard(options: argparse.Namespace, machine: machines.Machine) -> decoder.Sh
     return decoder.Shard(fsdp=options.devices or int(machine.need("devices")))
 
 
+def _find(find: Callable[[str], Named], name: str) -> Named:
+    """Finds a model, a machine or a target. An unknown name is bad usage."""
+    try:
+        return find(name)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _find_machine(name: str) -> machines.Machine:
+    if name == "here" or name.endswith((".json", ".csv")):
+        return machines.find(name)
+    return _find(machines.find, name)
+
+
 def _target(options: argparse.Namespace) -> targets.Target | None:
     """Returns the target of --compile. If the target has several devices, gives JAX as many CPU
     devices, so that the user's function can make its mesh."""
     if not options.compile:
         return None
-    target = targets.find(options.compile)
+    target = _find(targets.find, options.compile)
     if options.machine and options.machine != target.machine:
         raise UsageError(f"--compile {target.name} implies --machine {target.machine}, but "
                          f"--machine is {options.machine}")
@@ -149,7 +166,7 @@ Found = tuple[Plan, list[of_model.Length], placement.Placed | None]
 
 
 def _of_model(options: argparse.Namespace, machine: machines.Machine) -> Found:
-    model = models.find(options.model) if options.model else models.load(options.config)
+    model = _find(models.find, options.model) if options.model else models.load(options.config)
     shard, training = _shard(options, machine), _training(options)
     least = shard.data * shard.fsdp * shard.expert * training.microbatches
     batch = (options.batch or least) // training.microbatches
@@ -224,7 +241,7 @@ def _planned(options: argparse.Namespace) -> tuple[Found, machines.Machine]:
             raise UsageError(f"--compile and {_option(name)} cannot be combined: --compile compiles "
                              "programs whose state is on the device")
     target = _target(options)
-    machine = machines.find(options.machine or (target.machine if target else "here"))
+    machine = _find_machine(options.machine or (target.machine if target else "here"))
     if options.disk:
         machine = machine.replace(disk_read=options.disk[0], disk_write=options.disk[1])
     if options.disk_bytes:
