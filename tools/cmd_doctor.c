@@ -112,7 +112,7 @@ static int print_finding(const json_t *finding)
 	err = print_sentence(json_string_value(json_object_get(finding, "state")), text,
 			     STATE_COLUMNS);
 	free(text);
-	/* The fix gets its own line: side by side, neither text would fit into a terminal. */
+	/* Print the fix on its own line: most terminals are too narrow for both texts. */
 	return err || !fix ? err : print_sentence("", fix, STATE_COLUMNS);
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Formats the demo's table and the lines below it from demo.json."""
+"""Formats the results in demo.json as the demo's table and the lines below the table."""
 import collections
 import textwrap
 

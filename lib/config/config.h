@@ -4,8 +4,8 @@
  *
  * Read table.h first, which lists all options. knob.h has the names of the options, and the marks
  * that stand for these names in error messages. read.h reads the values of options from an
- * environment. The function actmem_error(), in error.c, returns error messages with the names that
- * the program's user knows.
+ * environment. The function actmem_error(), in error.c, returns error messages in which each mark
+ * is replaced by a name that the program's user knows.
  *
  * Locks: none.
  */

@@ -23,7 +23,7 @@
 #define HELD_PART_MOST	16
 /*
  * If more than 1/UNUSED_PART of the heap is free and a block still does not fit, blocks have mixed
- * lengths. Longer regions then leave less memory in pieces that are too short.
+ * lengths. Longer regions then leave less memory in free ranges that are too short.
  */
 #define UNUSED_PART	16
 #define HELD_PART_MIXED	8

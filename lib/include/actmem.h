@@ -138,7 +138,7 @@ struct actmem_counters {
 	uint64_t region_bytes_peak;
 	uint64_t regions_total;
 	uint64_t blocks_total;
-	uint64_t fallbacks_total;	/* number of fallbacks used: pages, node, unlocked */
+	uint64_t fallbacks_total;	/* fallbacks to other pages or nodes, or unlocked memory */
 	uint64_t stores;
 	uint64_t spilled_bytes;		/* bytes of those store blocks that are only in files */
 };

@@ -45,12 +45,12 @@ struct actmem_heap_stats {
  * regions. If @options is NULL, the defaults apply.
  *
  * The usual length of a region is grow_bytes, rounded up to whole pages if the pages are 1G. A
- * region is shorter if blocks of the requested length then leave a smaller part of the region
- * unused. A region is longer if the requested block is longer than grow_bytes. In a large heap,
- * regions can also be longer than grow_bytes: up to 1/128 of the total length of the existing
- * regions. This maximum rises to 1/16 if blocks of the requested length would leave a part of every
- * shorter region unused. The maximum rises to 1/8 if more than 1/16 of the heap is free, but no
- * free range is long enough for the block.
+ * region is shorter than that if a shorter length leaves less memory unused when blocks of the
+ * requested length fill the region. A region is longer if the requested block is longer than
+ * grow_bytes. In a large heap, regions can also be longer than grow_bytes: up to 1/128 of the total
+ * length of the existing regions. This maximum rises to 1/16 if blocks of the requested length
+ * cannot fill any region of this length or less. The maximum rises to 1/8 if more than 1/16 of the
+ * heap is free, but no free range is long enough for the block.
  *
  * A region consists of chunks, which a runtime (actmem_runtime.h) registers with the accelerator
  * one by one. A chunk is at most 64 GiB long. If the heap is registered with a runtime, a chunk is

@@ -362,12 +362,12 @@ struct actmem_store_stats {
 	uint64_t read_bandwidth;
 	uint64_t puts_total;
 	uint64_t takes_total;		/* holds that succeeded */
-	uint64_t hits_total;		/* takes that found their block in memory */
+	uint64_t hits_total;		/* how often a taken block was in memory */
 	uint64_t handed_over_total;	/* hits on blocks that were being spilled */
-	uint64_t late_total;		/* takes whose block was being read, or was next in line */
-	uint64_t misses_total;		/* takes of a block that the store did not expect yet */
-	uint64_t put_stall_ns_total;	/* time that puts waited for memory */
-	uint64_t take_stall_ns_total;	/* time that takes waited for their block */
+	uint64_t late_total;		/* how often a taken block was being read, or was next */
+	uint64_t misses_total;		/* how often a taken block was neither in memory nor next */
+	uint64_t put_stall_ns_total;	/* time that threads waited for memory to put a block */
+	uint64_t take_stall_ns_total;	/* time that threads waited to take a block */
 	uint64_t spilled_bytes_total;	/* bytes written */
 	uint64_t filled_bytes_total;	/* bytes read */
 	uint64_t wasted_bytes_total;	/* bytes read ahead, but dropped before they were taken */

@@ -39,7 +39,7 @@ struct registration {
 	uint64_t length;
 	uint64_t chunk_bytes;		/* bytes that one call registers */
 	uint64_t chunk_least;		/* minimum of @chunk_bytes */
-	uint64_t registered;		/* registered bytes: whole chunks from the start, or all */
+	uint64_t registered;		/* registered bytes, from the start of the region */
 	uint64_t far_bytes;		/* bytes that are not on the device's socket */
 	uint32_t flags;			/* ACTMEM_REGISTER_* */
 	void *context;			/* CUDA: the context of the registration */
@@ -56,7 +56,7 @@ struct actmem_runtime {
 	struct link registrations;	/* protected by the lock, like the counters of info */
 	struct actmem_runtime_info info;
 	unsigned int heaps;		/* heaps that register regions; under the lock */
-	uint64_t piece_bytes;		/* length of the next pieces of heaps; under the lock */
+	uint64_t piece_bytes;		/* chunk length for heaps' next regions; under the lock */
 	uint64_t accepted_bytes;	/* maximum that one call can register; under the lock */
 	char refusal[ERROR_TEXT_MAX];	/* why no memory can be registered, or ""; under the lock */
 	struct actmem_nodes nodes;	/* nodes of the device's socket; empty: not known */
@@ -117,10 +117,10 @@ int chunks_drop(struct registration *registration);
 /* Sleeps after a call that took @took_ns, unless the call was short. */
 void pace_pause(uint64_t took_ns);
 
-/* Adapts the length of the next pieces to a call that registered @bytes in @took_ns. */
+/* Adapts the length of later chunks: registering @bytes took @took_ns. */
 void pace_learn(struct actmem_runtime *runtime, uint64_t bytes, uint64_t took_ns);
 
-/* Limits the length of the next pieces, because the runtime refused a longer one. */
+/* Limits the length of later chunks to @bytes, because the runtime refused a longer chunk. */
 void pace_limit(struct actmem_runtime *runtime, uint64_t bytes);
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Determines the length of the pieces in which regions are registered, and the pause between two
- * pieces.
+ * Determines the length of the chunks in which heaps register regions, and the pause after each
+ * chunk.
  *
  * While an accelerator's driver pins memory, the driver holds a lock. All other calls of the driver
  * wait for this lock, in the same process or on the whole machine. So each call must be short. The
@@ -53,7 +53,7 @@ void pace_learn(struct actmem_runtime *runtime, uint64_t bytes, uint64_t took_ns
 	fit = (uint64_t)((__uint128_t)bytes * PIECE_NS / (took_ns ? took_ns : 1));
 	fit = between(PIECE_LEAST, fit, PIECE_MOST);
 	pthread_mutex_lock(&runtime->lock);
-	/* Shorten pieces at once, and lengthen them gradually. */
+	/* Shorten chunks at once, and lengthen them gradually. */
 	if (fit > runtime->piece_bytes)
 		fit = runtime->piece_bytes + (fit - runtime->piece_bytes) / 2;
 	runtime->piece_bytes = fit / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;

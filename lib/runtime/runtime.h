@@ -3,10 +3,10 @@
  * The runtimes of accelerators, with which regions are registered.
  *
  * Read inside.h first, which has the table of functions of each kind. Then read runtime.c, which
- * opens runtimes. registration.c registers regions, chunks.c does so in pieces, and pace.c
- * determines the length of a piece. own.c makes regions of memory that the runtime itself allocates
- * (its own memory). The kinds are null.c and cuda.c. device_wait.c publishes that a thread waits
- * for an accelerator.
+ * opens runtimes. registration.c registers regions, chunks.c registers each region in chunks, and
+ * pace.c determines the length of a chunk. own.c makes regions of memory that the runtime itself
+ * allocates (its own memory). The kinds are null.c and cuda.c. device_wait.c publishes that a
+ * thread waits for an accelerator.
  *
  * Locks: a runtime's lock protects its list of registrations and its counters. A thread that takes
  * this lock may hold a region's lock, but no other. inside.h says which functions of a kind are
@@ -38,8 +38,8 @@ int runtime_node(const struct actmem_runtime *runtime);
 uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime);
 
 /*
- * Returns the length of the next pieces in which a heap registers memory. This length depends on
- * the time that earlier pieces took, and is a multiple of 2 MiB.
+ * Returns the chunk length for a heap's next region. This length depends on the time that earlier
+ * chunks took to register, and is a multiple of 2 MiB.
  */
 uint64_t runtime_piece_bytes(struct actmem_runtime *runtime);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The blocks of a store: finds them by key, sorts them by their expected takes, and counts them.
+ * The blocks of a store: finds them by key, sorts them by the time at which they will be taken, and
+ * counts them.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Detects whether takes are in the expected order, and measures runs of neighbours. */
+/* Detects whether blocks are taken in the expected order, and measures runs of neighbours. */
 #include "store/follow.h"
 
 #define DOUBT_OF_MISS	2
 /*
  * At this doubt, the store no longer relies on the expected order. Three misses in a row are
- * enough. If expected takes come between misses, more misses are needed.
+ * enough. If expected blocks are taken between the misses, more misses are needed.
  */
 #define DOUBT_LOST	6
 #define DOUBT_MOST	12

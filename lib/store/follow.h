@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 struct follow {
-	unsigned int doubt;		/* rises with misses, and falls with expected takes */
+	unsigned int doubt;		/* rises with each miss, falls with each expected take */
 	bool is_lost;			/* do not rely on the expected order */
 	bool is_up;			/* direction of the last run of two or more takes */
 	uint64_t run, last_run;		/* takes in this run and in the last run */

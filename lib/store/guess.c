@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Compares takes with the expected order. If they differ, the store guesses which blocks will be
- * taken next, and reads these before all other blocks that are not urgent.
+ * Compares the order in which blocks are taken with the expected order. If they differ, the store
+ * guesses which blocks will be taken next, and reads these blocks before all others that are not
+ * urgent.
  */
 #include "store/store.h"
 

@@ -8,7 +8,7 @@
 #include "queue/queue.h"
 #include "store/store.h"
 
-/* After this number of takes in a row, the store expects no puts for a while. */
+/* After taking this many blocks in a row, the program is expected to put none for a while. */
 #define TAKES_IN_A_ROW	4
 
 static void begin(struct actmem_store *store, struct store_block *block,
@@ -199,8 +199,9 @@ uint64_t store_window(const struct actmem_store *store)
 /*
  * Returns how many bytes of the budget should be available at once when memory use peaks: bytes
  * that are free, or whose block is also in a file. The result is store_window() if no peak is
- * known, or if puts go on during takes. Otherwise the result is at most twice the longest block.
- * If this many bytes are available, puts need not wait, and more spills would be useless.
+ * known, or if the program puts new blocks while it takes old ones. Otherwise the result is at most
+ * twice the longest block. If this many bytes are available, new blocks need not wait, and more
+ * spills would be useless.
  */
 static uint64_t spare_bytes(const struct actmem_store *store)
 {
@@ -268,8 +269,8 @@ static bool wants_spill(const struct actmem_store *store)
 }
 
 /*
- * Returns true if no puts are expected for a while, and if the next puts will still have enough
- * memory after the store uses @length more bytes.
+ * Returns true if no new blocks are expected for a while, and if the next new blocks will still
+ * have enough memory after the store uses @length more bytes.
  */
 static bool may_use_all(const struct actmem_store *store, uint64_t length)
 {
@@ -280,10 +281,10 @@ static bool may_use_all(const struct actmem_store *store, uint64_t length)
 }
 
 /*
- * When takes are not in the expected order, any block may be next. Returns true if the store should
- * read a block of @length bytes ahead nevertheless. The store reads only into memory that the next
- * run of takes does not need: otherwise that run would evict the block. The store reads one block
- * at a time, so that an urgent fill need not wait long.
+ * When blocks are not taken in the expected order, any block may be next. Returns true if the store
+ * should read a block of @length bytes ahead nevertheless. The store reads only into memory that
+ * the next run of takes does not need: otherwise that run would evict the block. The store reads
+ * one block at a time, so that an urgent fill need not wait long.
  */
 static bool may_guess(const struct actmem_store *store, uint64_t length)
 {
@@ -296,8 +297,8 @@ static bool may_guess(const struct actmem_store *store, uint64_t length)
 }
 
 /*
- * Returns true if the store should read this block now. While puts go on, blocks that were read
- * ahead may use at most store_window() bytes.
+ * Returns true if the store should read this block now. While the program puts new blocks, blocks
+ * that were read ahead may use at most store_window() bytes.
  */
 static bool is_to_be_read(const struct actmem_store *store, const struct store_block *block)
 {

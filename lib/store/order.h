@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 /*
- * The time at which an item is wanted. If the times of two items are equal, the item that was put
- * later is wanted sooner.
+ * The time at which an item is wanted. If the times @at of two items are equal, the item with the
+ * larger @put is wanted sooner.
  */
 struct want {
 	uint64_t at;
@@ -28,7 +28,7 @@ static inline bool want_is_sooner(const struct want *want, const struct want *ot
 struct order_place {
 	struct order_place *child, *next;
 	struct order_place *previous;	/* previous sibling; for the first sibling, the parent */
-	struct want want;		/* must not change while the item is in an order */
+	struct want want;		/* must not change while the item is in a queue */
 };
 
 struct order {

@@ -81,8 +81,8 @@ uint64_t schedule_peak(const struct schedule *schedule);
 
 /*
  * Returns by how much the bytes of all blocks rise again after a fall within a round. The store
- * should keep this amount of memory free for puts. The result is 0 if all puts of a round come
- * before the round's takes.
+ * should keep this amount of memory free for new blocks. The result is 0 if the program puts all
+ * blocks of a round before it takes any.
  */
 uint64_t schedule_refill(const struct schedule *schedule);
 

@@ -15,11 +15,11 @@
  * hold.c contain the public functions that work on blocks. limits.c returns memory when a limit
  * falls. event.c has the eventfds. These five files call five others, which move blocks between
  * memory and files. budget.c decides how much memory the store may use, and background.c does slow
- * work. move.c spills and fills, room.c gets memory for waiters, and guess.c handles takes that are
- * not in the expected order. The second group of five files calls blocks.c, the table of blocks.
- * blocks.c calls files that take no lock and do no I/O: schedule.c (predicts when blocks will be
- * taken), order.c (sorts blocks by that time), follow.c (runs of takes), and spillfile.c (space in
- * files).
+ * work. move.c spills and fills, room.c gets memory for waiters, and guess.c handles blocks that
+ * are not taken in the expected order. The second group of five files calls blocks.c, the table of
+ * blocks. blocks.c calls files that take no lock and do no I/O: schedule.c (predicts when blocks
+ * will be taken), order.c (sorts blocks by that time), follow.c (runs of takes), and spillfile.c
+ * (space in files).
  *
  * Locks: the store's lock protects everything in a store. A thread releases this lock during long
  * work, such as creating regions, attaching them or allocating files. While a thread acquires the
@@ -96,7 +96,7 @@ struct waiter {
 	char words[STORE_WORDS];	/* error message of spill_error or fill_error */
 };
 
-/* A hold of a block. */
+/* A thread that holds a block, or waits for it. Each hold of the thread has its own struct. */
 struct holder {
 	struct holder *next;
 	uint64_t thread;		/* its thread_number() */
@@ -133,7 +133,7 @@ struct store_block {
 	uint64_t request;
 	struct waiter *waiter;		/* waiter of the thread that claims the block, or NULL */
 	uint64_t put_clock;
-	unsigned int turn;		/* takes of the block so far */
+	unsigned int turn;		/* how often the block was taken so far */
 	bool has_checksum;
 	uint64_t checksum;
 	unsigned int counted;		/* bit N: sum N of enum store_sum counts the block */
@@ -178,7 +178,7 @@ struct actmem_store {
 	struct schedule schedule;
 	struct follow follow;
 	struct link guessed;
-	uint64_t guess_lasts;		/* takes of the run that remain until the next guess */
+	uint64_t guess_lasts;		/* how many blocks the run takes until the next guess */
 	struct link puts;
 	struct bandwidth write, read;
 	struct pace pace;
@@ -295,7 +295,7 @@ void store_count(struct actmem_store *store, uint64_t *total, uint64_t amount);
 /* In a debug build, aborts the program if a sum is wrong. Otherwise does nothing. */
 void store_check_sums(struct actmem_store *store);
 
-/* guess.c: which blocks come next if takes are not in the expected order. */
+/* guess.c: which blocks come next if blocks are not taken in the expected order. */
 
 /* Records that a thread tries to take the block. Only the first try counts. */
 void store_follow(struct actmem_store *store, struct store_block *block);

@@ -13,8 +13,8 @@
 #define ALL_NODES	(-1)
 
 /*
- * Makes up to @useful threads of the node call @work, and waits for them. Each call of @work must
- * return when calls of @work have begun all parts of the work. If no thread could start, the
+ * Makes up to @useful threads of the node call @work, and waits for them. Each call of @work does
+ * parts of the work until no part is left to begin, and then returns. If no thread could start, the
  * calling thread itself calls @work. Calls for one node take turns.
  *
  * Returns 0, or a negative errno with an error message. After an error, @work was not called.

@@ -8,8 +8,8 @@
  * actmem_take gets such a token, and copies the token's block into its result. A take whose
  * attribute `ends` is true is the last take of its token, and frees the block. If `ends` is false
  * for all takes of a token, actmem_drop frees the token's block. There are handlers for CPUs and
- * for CUDA. On CUDA, actmem_tie announces later takes, so that the host waits only once for the
- * tokens of all these takes (call.h).
+ * for CUDA. On CUDA, actmem_tie announces later calls of actmem_take, so that the host waits only
+ * once for the tokens of all these calls (call.h).
  *
  * XLA does not report that an execution failed or was discarded. Therefore the library counts
  * generations (defined below) to find the values of abandoned forward passes. A site is a call of a
@@ -72,12 +72,12 @@ struct actmem_xla_transfer_stats {
 	uint64_t ring_bytes;		/* device memory of the GPU's staging ring */
 	uint64_t to_host_bytes_total;
 	uint64_t to_device_bytes_total;
-	uint64_t ahead_bytes_total;	/* part of to_device_bytes_total, copied before takes */
-	uint64_t ahead_total;		/* takes that found their block on the device */
-	uint64_t late_total;		/* takes that made the device wait for the copy */
-	uint64_t wasted_bytes_total;	/* bytes copied ahead, and never taken */
+	uint64_t ahead_bytes_total;	/* part of to_device_bytes_total that was prefetched */
+	uint64_t ahead_total;		/* how often a taken block was on the device already */
+	uint64_t late_total;		/* how often the device waited for a taken block */
+	uint64_t wasted_bytes_total;	/* bytes that were prefetched and never taken */
 	uint64_t token_wait_ns_total;	/* time that the host waited to read tokens */
-	uint64_t block_wait_ns_total;	/* time until the blocks of takes were in memory */
+	uint64_t block_wait_ns_total;	/* time that the host waited until blocks were in memory */
 	uint64_t unfinished;		/* copies under way */
 	uint64_t staged_bytes;		/* bytes on the device, not yet taken */
 	uint64_t token_waits_total;	/* waits for tokens; announced takes share a wait */

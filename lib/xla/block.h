@@ -63,7 +63,7 @@ struct saved {
 	bool busy;			/* a thread fills the block or reads it ahead */
 	unsigned int claims;		/* takes under way */
 	bool is_released;		/* a take has released the block's memory */
-	bool many;			/* several takes can use the block; never read ahead */
+	bool many;			/* the block can be taken several times; never prefetched */
 	bool is_kept;			/* the current actmem_xla_reset() keeps the block */
 	uint32_t layout;		/* identifies the sharding of the value */
 	struct generation *generation;	/* NULL: not in the table; the last user frees the block */
@@ -87,7 +87,7 @@ struct origin {
 	const char *site;		/* NULL for a take that has no number at its site */
 	size_t site_length;
 	bool bounded;			/* put: the limit on generations applies (actmem_xla.h) */
-	bool many;			/* put: several takes can use the block */
+	bool many;			/* put: the block can be taken several times */
 	bool ends;			/* take: it is the last use of its tokens */
 	uint64_t examples;		/* put: number of examples */
 	struct shape shape;		/* of each example */

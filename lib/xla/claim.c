@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Begins and ends takes of blocks, and reads blocks ahead of their takes; see saved.h.
+ * Claims blocks that a program takes, releases them, and holds the blocks to prefetch; see saved.h.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Counts puts and takes; see counts.h.
+ * Counts the values that programs put and take; see counts.h.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Counts puts and takes, in total and by device. saved_lock (generation.h) guards all counts except
- * transfer_counts.
+ * Counts the values that programs put and take, in total and by device. saved_lock (generation.h)
+ * guards all counts except transfer_counts.
  */
 #ifndef LIB_XLA_COUNTS_H
 #define LIB_XLA_COUNTS_H

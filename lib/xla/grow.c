@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Allocates memory before puts need it; see grow.h.
+ * Allocates memory for blocks before the program puts values into them; see grow.h.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -12,8 +12,8 @@
 
 #define GROW_DEFAULT	(UINT64_C(64) << 20)
 /*
- * The thread keeps memory free: for two blocks, or half of @grow_bytes, or 1/HELD_PART of the
- * store's memory, whichever is largest.
+ * The thread keeps this much memory free: the length of two blocks, half of @grow_bytes, or
+ * 1/HELD_PART of the store's memory, whichever is largest.
  */
 #define HELD_PART	64
 

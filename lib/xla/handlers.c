@@ -92,7 +92,7 @@ static XLA_FFI_Error *take_begin(const XLA_FFI_Api *api, const struct call *call
 	return error ? ffi_error(api, ffi_code(error), words) : NULL;
 }
 
-/* Copies @rows, a part of a take's value, to @to. */
+/* Copies the examples @rows of a block to @to, or zeroes @to if @rows has no block. */
 static XLA_FFI_Error *take_part(const XLA_FFI_Api *api, const struct call *call,
 				const struct rows *rows, char *to, uint64_t bytes)
 {
@@ -151,7 +151,8 @@ XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 }
 
 /*
- * Copies the tokens. Announces no take: on a CPU, a take can read its token without a wait.
+ * Copies the tokens. Does not announce takes, because on a CPU, actmem_take can read its tokens
+ * without waiting.
  */
 XLA_FFI_Error *actmem_xla_tie(XLA_FFI_CallFrame *frame)
 {

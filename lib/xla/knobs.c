@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads, checks and names the options of the store of blocks; see knobs.h.
+ * Reads and checks the options of the store of blocks, and names them in error messages; see
+ * knobs.h.
  */
 #include <errno.h>
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The sites, at which programs put values; see site.h. Each call of a checkpointed function in a
- * program of the process is a site. Sites are never freed.
+ * The sites, at which programs put values into blocks; see site.h. Each call of a checkpointed
+ * function in a program of the process is a site. Sites are never freed.
  */
 #include <stdbool.h>
 #include <stdlib.h>

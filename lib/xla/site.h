@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The sites: places in programs where values are put. Each site has a name, a number, and a list of
- * its latest reclaimed generations (saved.h). The caller's lock guards all sites.
+ * The sites: places in programs where values are put into blocks. Each site has a name, a number,
+ * and a list of its latest reclaimed generations (saved.h). The caller's lock guards all sites.
  */
 #ifndef LIB_XLA_SITE_H
 #define LIB_XLA_SITE_H

@@ -131,7 +131,7 @@ static int create_store(struct stores *stores, unsigned int place)
 }
 
 /*
- * If the store is registered with CUDA, starts the thread that allocates memory before puts need
+ * If the store is registered with CUDA, starts the thread that allocates memory before a put needs
  * it.
  */
 static int start_growing(struct stores *stores, unsigned int place, char *words,

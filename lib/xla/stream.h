@@ -90,7 +90,7 @@ struct mailbox {
 	cuda_event event;
 };
 
-/* A block that was copied ahead of its take into slots of the ring. */
+/* A block that was prefetched into slots of the ring. */
 struct staged {
 	struct lane *lane;
 	uint64_t bytes;
@@ -105,7 +105,7 @@ struct finish {
 	struct mark *mark;
 	struct saved *put;		/* the block to commit */
 	struct claim *take;		/* the claim to release */
-	struct actmem_key key;		/* key of the block to release after a copy ahead */
+	struct actmem_key key;		/* key of the block to release after a prefetch */
 	uint64_t token, bytes;		/* token and length of the block */
 };
 
@@ -128,17 +128,17 @@ struct lane {
 	pthread_mutex_t lock;		/* protects all fields below and the order of stream work */
 	pthread_cond_t finishes_come, takes_come, mailboxes_come, is_finished;
 	unsigned int next_put;		/* first slot of the next put */
-	uint64_t put_count;		/* spans that puts have used */
-	uint32_t free_slots;		/* bit mask of slots for takes; bit 0 is slot PUT_SLOTS */
+	uint64_t put_count;		/* spans used so far to put values */
+	uint32_t free_slots;		/* for prefetched blocks; bit 0 is slot PUT_SLOTS */
 	struct mark *free_marks;
 	struct mailbox *free_mailboxes;
 	struct finish *finishes, **last_finish;
 	uint64_t put_bytes;		/* bytes of blocks that are being reserved and filled */
 	uint64_t put_bytes_most;	/* limit of put_bytes; 0 if devices share no budget */
-	uint64_t ahead_bytes;		/* bytes of blocks that are being copied ahead */
+	uint64_t ahead_bytes;		/* bytes of blocks that are being prefetched */
 	uint64_t unfinished;		/* finishes queued or running; also read without the lock */
-	uint64_t takes;			/* number of takes and other reasons to wake the fetcher */
-	int64_t take_run;		/* execution that put the block of the last take */
+	uint64_t takes;			/* incremented to wake the fetcher, such as by a take */
+	int64_t take_run;		/* execution that put the last taken block */
 	uint64_t staged_bytes;		/* length of staged blocks; also read without the lock */
 	bool is_fetching;		/* 1: the fetcher works, or is about to */
 	bool is_ending;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Enqueues copies in a lane's CUDA streams: the copies of tokens, and the copies that puts and
- * takes need. See stream.h. A thread holds the lane's lock while it enqueues the work of one block,
- * so that the events of slots are recorded in the order in which the slots are used.
+ * Enqueues copies in a lane's CUDA streams: copies of tokens, of values that a program puts, and of
+ * blocks that it takes. See stream.h. A thread holds the lane's lock while it enqueues the work of
+ * one block, so that the events of slots are recorded in the order in which the slots are used.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -206,8 +206,8 @@ cuda_pointer lane_slot_memory(const struct lane *lane, unsigned int slot)
 }
 
 /*
- * Returns the first of the next @count slots for puts. The slots form a ring, but a span never
- * wraps around from the last slot to the first.
+ * Returns the first of the next @count slots for values that are being put. The slots form a ring,
+ * but a span never wraps around from the last slot to the first.
  */
 static unsigned int next_span(struct lane *lane, unsigned int count)
 {
@@ -381,7 +381,7 @@ static bool take_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
 	return false;
 }
 
-/* Wakes the fetcher after a take. */
+/* Wakes the fetcher after a take. @run is the execution that put the taken block. */
 static void tell_fetcher(struct lane *lane, int64_t run)
 {
 	pthread_mutex_lock(&lane->lock);
@@ -395,7 +395,7 @@ static void tell_fetcher(struct lane *lane, int64_t run)
 void lane_look_again(struct lane *lane)
 {
 	pthread_mutex_lock(&lane->lock);
-	/* Without a shared budget, waking the fetcher after each take is enough. */
+	/* Without a shared budget, the fetcher wakes only when a block is taken. */
 	if (lane->put_bytes_most && lane->takes) {
 		lane->takes++;
 		lane->is_fetching = true;
@@ -444,8 +444,8 @@ int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct 
 	if (!is_handed_on)
 		saved_release(claim);
 	/*
-	 * Wake the fetcher only now, so that no copy for a later take precedes this copy. The slots
-	 * of this take are free now, too.
+	 * Wake the fetcher only now, so that no prefetch precedes this copy. The slots of the taken
+	 * block are free now, too.
 	 */
 	if (is_whole)
 		tell_fetcher(lane, run);

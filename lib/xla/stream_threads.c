@@ -2,8 +2,8 @@
 /*
  * The two threads of a lane; see stream.h. The finisher waits for copies in order, and then commits
  * or releases their blocks. The fetcher copies blocks to the device before they are taken. While
- * slots are free, the fetcher copies blocks of one execution: the one that put the block that was
- * taken last. The fetcher begins with the newest of these blocks.
+ * slots are free, the fetcher copies blocks that were put by one execution: the execution whose
+ * block was taken last. The fetcher begins with the newest of these blocks.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -31,8 +31,8 @@ static void fill_is_done(struct lane *lane, struct saved *block, cuda_result res
 }
 
 /*
- * Waits for all streams of a lane, so that no copy accesses a block that is given up. If the
- * context has ended, its streams and their work have ended too.
+ * Waits for all streams of a lane. The caller can then release a block, because no copy accesses it
+ * any more. If the context has ended, its streams and their work have ended too.
  */
 static void let_streams_end(const struct lane *lane)
 {
@@ -255,7 +255,7 @@ static struct staged *stage_block(struct lane *lane, const struct saved *block,
 	return NULL;
 }
 
-/* Returns the length of the longest block that may be copied ahead now. */
+/* Returns the length of the longest block that may be prefetched now. */
 static uint64_t longest_ahead(const struct lane *lane)
 {
 	uint64_t slots = longest_span(slots_to_fill(lane)) * lane->slot_bytes;
@@ -268,8 +268,8 @@ static uint64_t longest_ahead(const struct lane *lane)
 }
 
 /*
- * Prefetches one block. Returns false if nothing can be prefetched until the next take. Caller
- * holds the lock; this function drops and retakes it.
+ * Prefetches one block. Returns false if no block can be prefetched now, or if the copy failed.
+ * Caller holds the lock; this function drops and retakes it.
  */
 static bool fetch_block(struct lane *lane)
 {
@@ -316,8 +316,8 @@ static void *fetcher_thread(void *data)
 		if (no_context)
 			no_context = cuda.cuCtxPushCurrent_v2(lane->context);
 		/*
-		 * After a failure, the take itself copies the block. The next take wakes the
-		 * fetcher again.
+		 * Sleep until the next change of lane->takes. A block whose prefetch failed is
+		 * copied when the program takes it.
 		 */
 		if (no_context || !fetch_block(lane))
 			seen = takes;

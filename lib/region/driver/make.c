@@ -75,7 +75,7 @@ static int create_once(int device, const struct region_request *request,
 		.policy = policy - 1,
 	};
 	memcpy(create->nodes, nodes->word, sizeof(create->nodes));
-	/* The driver uses the file's name for a region that is a file. */
+	/* If the region is a file, the driver uses the file's name as the region's name. */
 	if (!request->path)
 		memcpy(create->name, request->name, sizeof(create->name));
 	create->fd = -1;

@@ -7,7 +7,7 @@ run in any Python 3, because the program may use an older Python than JAX needs.
 import os
 import sys
 
-TYPE_CHECKING = False       # importing typing takes longer than all of this module
+TYPE_CHECKING = False       # importing the module typing takes longer than running this one
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

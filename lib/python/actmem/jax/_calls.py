@@ -2,12 +2,12 @@
 """The XLA custom calls that lib/xla handles, on one device and on several. A put stores a value in
 host memory, and a take returns the value: see _kept.py for tokens and ghosts.
 
-On several devices, each device puts its own shard, and gets its own tokens. The contents of a token
-differ between devices. But XLA treats a token as one value that is equal on all devices, so XLA
-never moves the token. An array of tokens is sharded like the batch of the value. XLA's partitioner
-chooses the sharding of a value, and JAX does not always know this sharding. The takes in a program
-get the sharding of that program's puts with the same label (the value's name in error messages). So
-each device takes its own shard, and XLA gathers nothing.
+On several devices, each device puts its own shard into memory, and gets its own tokens. The
+contents of a token differ between devices. But XLA treats a token as one value that is equal on all
+devices, so XLA never moves the token. An array of tokens is sharded like the batch of the value.
+XLA's partitioner chooses the sharding of a value, and JAX does not always know this sharding. In a
+program, each take gets the sharding of the put with the same label (the value's name in error
+messages). So each device takes its own shard, and XLA gathers nothing.
 """
 import itertools
 import math
@@ -223,7 +223,7 @@ def latest_sharding(label: str, shape: Sequence[int], dtype: DType,
 def _sharding_elsewhere(key: Hashable, sharding: Any) -> Any:
     """Guesses the sharding of a put with this key in another program. Returns the sharding of the
     latest put with this key on the devices of `sharding`, or `sharding` if there was no such put.
-    If the put of the taken value used another sharding, the take fails."""
+    If the value was stored with another sharding, taking it fails."""
     with _lock:
         return _latest.get((key, sharding._device_assignment), sharding)
 
@@ -246,9 +246,9 @@ def _alike_lowered(ctx: Context, value: Any, *, group: int) -> list[Any]:
 mlir.register_lowering(alike_p, _alike_lowered)
 
 
-# The shape of each device's part of a value that was put. The keys have the value's label, shape
-# and type. A key with the number of a program is for that program, and a key without a number is
-# for the program that was compiled last.
+# The shape of each device's part of a value that was put into actmem. The keys have the value's
+# label, shape and type. A key with the number of a program is for that program, and a key without a
+# number is for the program that was compiled last.
 _device_shapes: dict[Hashable, tuple[int, ...] | None] = {}
 
 
@@ -407,8 +407,8 @@ def _shared_key(label: str, number: int | None, shape: Sequence[int],
 def _for_tokens(sharding: Any, tokens: Any, rank: int, batch: int) -> Any:
     """Returns the sharding to use for a value. XLA's partitioner chose `sharding` for the value and
     `tokens` for its tokens. If `tokens` divides the batch, and `sharding` divides it differently, a
-    device would get tokens of examples that it did not put. In that case, the result divides the
-    batch as `tokens` does. In all other cases, the result is `sharding`."""
+    device would get tokens of examples that another device stored. In that case, the result divides
+    the batch as `tokens` does. In all other cases, the result is `sharding`."""
     def parts(sharding: Any) -> Any:
         tiles, devices = _private.tiles_of(sharding, batch)
         return tiles, np.sort(np.reshape(devices, (*tiles, -1))).tolist()
@@ -444,7 +444,7 @@ def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int,
 
 def put(ctx: Context, value: Any, label: str, batch: int, number: int | None, bounded: bool,
         many: bool, received: bool) -> Any:
-    """Puts a value. Returns its tokens and its ghost."""
+    """Puts a value into actmem. Returns the value's tokens and ghost."""
     site = _site(label, number)
     shape, key = value.shape, (label, value.shape, str(value.dtype))
     if not _is_spread(ctx):

@@ -160,7 +160,8 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
       jax.errors.JaxRuntimeError: A step could not allocate memory. The error message names the
         setting to raise.
 
-    On several devices, each device puts and takes its own shard. Meshes of any kind are supported.
+    On several devices, each device stores its own shard in actmem and takes it out. Meshes of any
+    kind are supported.
 
     Example:
       >>> import jax, actmem.jax

@@ -68,7 +68,7 @@ def _is_unwanted(eqn: Eqn) -> bool:
 
 
 def _mentions(jaxpr: Jaxpr, seen: dict[int, bool]) -> bool:
-    """Returns whether `jaxpr`, or a jaxpr inside it, puts, takes or passes on tokens."""
+    """Returns whether `jaxpr`, or a jaxpr inside it, creates, uses or passes on tokens."""
     jaxpr = _private.open_jaxpr(jaxpr)
     if id(jaxpr) not in seen:
         seen[id(jaxpr)] = any(is_token(var.aval) for var in jaxpr.invars) or any(
@@ -367,7 +367,8 @@ class _Body:
     def given(self, eqn: Eqn, invars: list[Atom]) -> None:
         """Makes new references, for a call, to tokens that this jaxpr owns and also uses elsewhere.
         Without the new references, this jaxpr would drop the tokens as soon as the call's results
-        exist. But XLA inlines the call, so its results may exist before its takes have run."""
+        exist. But XLA inlines the call, so the results may exist before the call has taken its
+        tokens."""
         for i, atom in enumerate(eqn.invars):
             if self.is_owned(atom) and not self.moved(atom):
                 number = self.number(invars[i])

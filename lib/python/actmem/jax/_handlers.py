@@ -199,8 +199,8 @@ def configure(generations: int | None = None, checksum: bool | None = None) -> N
         device. If one more pass begins, the values that the oldest pass saved are treated as
         abandoned, and their memory is reclaimed. 0: no limit. Default: the environment variable
         ACTMEM_JAX_GENERATIONS, or 2.
-      checksum: Whether to compute a checksum of each value that is put from now on, and to verify
-        the checksum when the value is taken. This costs time.
+      checksum: Whether to compute a checksum of each value that is put into actmem from now on, and
+        to verify the checksum when the value is taken. This costs time.
 
     Raises:
       ValueError: `generations` is not a valid number.
@@ -253,8 +253,8 @@ def stats() -> dict[str, Any]:
     live_bytes_peak            the maximum of live_bytes
     puts_total, put_bytes_total, takes_total, take_bytes_total
     last_run_put_bytes, last_run_take_bytes
-                               bytes put by the latest execution that put a block, and
-                               bytes taken by the latest execution that took a block. If
+                               bytes that the latest execution with a put stored, and
+                               bytes that the latest execution with a take returned. If
                                a step is one jitted call, an execution is one step
     reclaimed_blocks_total, reclaimed_bytes_total
                                blocks reclaimed from abandoned forward passes
@@ -270,18 +270,18 @@ def stats() -> dict[str, Any]:
                                their limit for each call and device
     devices                    live_bytes, live_bytes_peak, put_bytes_total and
                                take_bytes_total of each local device, by index
-    store                      where the blocks are, and how long puts and takes
-                               waited for the store:
+    store                      where the blocks are, and how long programs waited for
+                               the store:
       budget_bytes, resident_bytes, spilled_bytes
                                the limit on memory, bytes in memory, and bytes that
                                are only in files
       hits_total, late_total, misses_total
-                               takes that found their block in memory, takes that
-                               waited while their block was read, and takes that
-                               the store did not expect
+                               blocks that were in memory when the program took them,
+                               blocks that were being read or were next to be read, and
+                               other blocks
       put_stall_ns_total, take_stall_ns_total
-                               how long puts waited for memory, and how long takes
-                               waited for a block
+                               how long programs waited for memory to put a value, and
+                               for a block to take
       spilled_bytes_total, filled_bytes_total
                                bytes written to files, and read from them
                                (others: see struct actmem_store_stats)
@@ -301,13 +301,13 @@ def stats() -> dict[str, Any]:
       ring_bytes               memory on the GPU in which copies are staged
       to_host_bytes_total, to_device_bytes_total
                                bytes copied
-      ahead_total, late_total  takes that found their block on the device, and takes
-                               that the device waited for
+      ahead_total, late_total  how often a taken block was on the device already, and
+                               how often the device waited for it
       wasted_bytes_total       bytes copied to the device in advance and never taken
-      token_waits_total        how often takes waited until the device reached them;
-                               takes that the program announces together count once
+      token_waits_total        how often the host waited for tokens; takes that the
+                               program announces together count once
       token_wait_ns_total, block_wait_ns_total
-                               duration of waits for tokens, and of waits of takes for
+                               duration of waits for tokens, and of waits for taken
                                blocks that are not in memory yet
       host_waits_total         how often the host waited for the device, to read tokens
                                or for another reason

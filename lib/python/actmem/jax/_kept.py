@@ -40,8 +40,8 @@ class _scalar(jax.dtypes.extended):
 
 
 def zeros(shape: Sequence[int], dtype: _private.DType) -> Any:
-    """Returns an array of zeros, in a dtype of this module. A take of a token of zeros returns
-    zeros."""
+    """Returns an array of zeros, in a dtype of this module. Taking the value of a token of zeros
+    returns zeros."""
     element = dtype._rules.physical_element_aval(dtype)
     return wrap_p.bind(jnp.zeros((*shape, *element.shape), element.dtype), dtype=dtype)
 
@@ -222,7 +222,8 @@ def without_arithmetic(kind: type) -> type:
 class Kept:
     """An array of tokens or ghosts. `base` is the JAX array that stores them."""
 
-    # For a ghost whose value was put outside of jit on several devices: the sharding of the value.
+    # The sharding of the ghost's value, if the value was put into actmem outside of jit on several
+    # devices.
     spread: Sharding | None = None
 
     def __init__(self, dtype: _private.DType, base: jax.Array) -> None:

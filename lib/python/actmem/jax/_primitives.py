@@ -58,7 +58,8 @@ hold_p = Primitive("actmem_hold")
 # Computes new values on the host from the values of tokens. `avals`: types of the new values.
 update_p = Primitive("actmem_update")
 update_p.multiple_results = True
-# Marks each token whose bool in the second operand is true. A take of a marked token fails.
+# Marks each token whose bool in the second operand is true. Taking the value of a marked token
+# fails.
 mark_p = Primitive("actmem_mark")
 # ghost_p and result_ghost_p each make a new ghost, and occur only in complete programs. The program
 # itself uses the ghost of ghost_p, and returns the ghost of result_ghost_p.
@@ -389,8 +390,9 @@ def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
     ghost = jnp.transpose(ghost.reshape(*(shape[i] for i in order), 0),
                           (*_inverse(order), len(order)))
     if "cuda" in ctx.module_context.platforms:
-        # Without this barrier, no operation of an unrolled forward pass waits for the puts. XLA may
-        # then delay the puts, and keep their values on the device meanwhile.
+        # Without this barrier, no operation of an unrolled forward pass waits until a value is
+        # stored. XLA may then delay the copy of the value, and keep the value on the device
+        # meanwhile.
         value, token = jax.lax.optimization_barrier((value, token))
     return value, token, ghost
 

@@ -60,7 +60,7 @@ def begin_patch(min_bytes: int) -> tuple[list[int], bool]:
 
 
 def end_patch(patch: list[int]) -> bool:
-    """Ends the patch. Returns whether this end changes how new programs treat values."""
+    """Ends the patch. Returns whether ending the patch changes how new programs treat values."""
     with _lock:
         before = _in_force()
         _patches[:] = [each for each in _patches if each is not patch]
@@ -93,10 +93,11 @@ def _whole_bytes(aval: Aval) -> int:
 
 
 def _fits(aval: Aval, verdict: Verdict) -> bool:
-    """Returns whether to put a value of this type. Tokens and ghosts (_primitives.py) are not put,
-    because they represent values that were already put. A value of 0 bytes is not put, because the
-    equation that drops its token cannot wait for a value without bytes. The number of bytes is
-    computed only if min_bytes is not 0, because a symbolic shape has no known number of bytes."""
+    """Returns whether to put a value of this type into actmem. Tokens and ghosts (_primitives.py)
+    are excluded, because they represent values that are already in actmem. Values of 0 bytes are
+    excluded, because the equation that drops a token cannot wait for a value without bytes. The
+    number of bytes is computed only if min_bytes is not 0, because a symbolic shape has no known
+    number of bytes."""
     is_patched = not isinstance(verdict, Kept) and verdict.dst == PATCHED
     min_bytes = _in_force() if is_patched else getattr(verdict, "min_bytes", 0)
     return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \
@@ -167,9 +168,10 @@ def _where(aval: Aval, verdict: Verdict) -> str:
 # Without jax_remat3.
 
 def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn], list[Atom]]:
-    """Returns three lists. The first has the equations that compute the results of `eqn`, and that
-    put the results with a label in `labels`. The second has the equations that take these results.
-    The third has the variables that the first list passes to the second."""
+    """Returns three lists. The first has the equations that compute the results of `eqn`, and the
+    equations that put the labelled results into actmem. `labels` maps a result's index to its
+    label. The second has the equations that take these results out of actmem. The third has the
+    variables that the first list passes to the second."""
     outvars = list(eqn.outvars)
     is_name = eqn.primitive is _private.name_p
     puts: list[Eqn] = []
@@ -231,8 +233,8 @@ def _rule3(policy: Rule, stock: Rule, value: Any, primitive: Primitive,
         return None
 
     def rule(trace: Any, *args: Any, **own: Any) -> tuple[Any, Any, Rule]:
-        """Applies JAX's own rule, and puts the value that this rule saves. The backward pass takes
-        the value."""
+        """Applies JAX's own rule, and puts the value that this rule saves into actmem. The backward
+        pass takes the value out."""
         result, saved, back = stock(_private.SAVING, *args, **own)
         aval = jax.typeof(saved)
         if not _fits(aval, verdict):

@@ -2,9 +2,9 @@
 """report() returns a table that shows where each named value of a step goes. If ACTMEM_JAX_REPORT
 is set, the process prints one table for each program when the process ends.
 
-Values that go to actmem appear as puts in the program. For other values, the recorded decisions of
-the policies say where these values go (_verdicts.py). The program shows how often each value
-occurs.
+The program contains an equation for each value that it puts into actmem. For other values, the
+recorded decisions of the policies say where these values go (_verdicts.py). The program shows how
+often each value occurs.
 """
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _kept_inside(eqn: Eqn, jaxpr: Jaxpr, kept: set[Atom]) -> list[Atom]:
 
 
 class _Found:
-    """The values that a program puts or names, and how often each occurs."""
+    """The values that a program puts into actmem or names, and how often each occurs."""
 
     def __init__(self, *jaxprs: Jaxpr) -> None:
         self.values: collections.Counter[_Value] = collections.Counter()
@@ -232,9 +232,9 @@ class _Found:
 
     def value(self, eqn: Eqn, is_again: bool, is_local: bool,
               kept: set[Atom]) -> _Value | None:
-        """Returns the value that `eqn` puts or names. Returns None if `eqn` neither puts nor names
-        a value, or if JAX asked no policy about the value. Also returns None if `eqn` names a value
-        that another equation puts, or names the value again in a recomputation."""
+        """Returns the value that `eqn` puts into actmem or names. Returns None if `eqn` does
+        neither, or if JAX asked no policy about the value. Also returns None if `eqn` names a value
+        that another equation puts into actmem, or names the value again in a recomputation."""
         aval = eqn.outvars[0].aval if eqn.outvars else None
         if eqn.primitive is put_p:
             name, line = name_and_line(eqn.params["label"])
@@ -339,12 +339,13 @@ def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 # The reports that are printed at the end of the process.
 
 class _Programs:
-    """Collects each program that puts values, after _finish.py has completed it."""
+    """Collects each program that puts values into actmem, after _finish.py has completed the
+    program."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
         self.found: list[tuple[str, _Found]] = []       # name and values of each program
-        self.outside: list[Jaxpr] = []  # jaxprs of puts outside of jit
+        self.outside: list[Jaxpr] = []  # jaxprs that put values into actmem outside of jit
 
     def add(self, name: str, jaxpr: Jaxpr) -> None:
         found = _Found(jaxpr)
@@ -392,8 +393,8 @@ class _Programs:
 # tell_nothing() when the process ends.
 
 class _Kept:
-    """`puts` is true if a program of this process puts values. `is_said` is true if tell_nothing()
-    has printed its line."""
+    """`puts` is true if a program of this process puts values into actmem. `is_said` is true if
+    tell_nothing() has printed its line."""
     puts = is_said = False
 
     @classmethod

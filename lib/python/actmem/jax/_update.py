@@ -7,10 +7,10 @@ order. For each output, run() finds the stored leaves that the output needs. run
 puts the new leaf (copies it to actmem memory). Only the order of the equations changes. So each
 leaf keeps its shape, and each scalar is computed once.
 
-Leaves that are taken one after the other form a group of at most `group_bytes`. The takes of group
-i + 1 wait for the puts of group i - 1, and are announced to the store when group i begins. So at
-most two groups are on the device, and a group is copied while the previous one is updated. The
-takes of a group also wait for the group's gradients. Otherwise XLA could run these takes at the
+Leaves that are taken one after the other form a group of at most `group_bytes`. Group i + 1 is
+taken only when group i - 1 has been put, and is announced to the store when group i begins. So at
+most two groups are on the device, and a group is copied while the previous one is updated. A group
+is also taken only when the group's gradients exist. Otherwise XLA could take the group at the
 beginning of the step. The update begins with the gradient of the last parameter, which the backward
 pass computes first. So the update can run during the backward pass, unless the update needs all
 gradients at once, as clipping does.
@@ -38,7 +38,8 @@ class _Put(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """The steps of one group: takes, equations and puts."""
+    """The steps of one group, in order. A step takes an input, runs an equation or puts an
+    output."""
 
     takes: list[Atom]
     steps: "list[_Take | _Put | Eqn]"
@@ -48,7 +49,7 @@ class _Plan:
     """The order in which to compute a jaxpr.
 
     stored       the length in bytes of each stored input
-    wanted       the indices of the outputs that must be put
+    wanted       the indices of the outputs to put into actmem
     unchanged    the indices of the outputs that are stored inputs
     order        the indices of all outputs, in the order of computation
     """
@@ -188,8 +189,8 @@ class Run:
         order     The indices of the outputs, in the order of their computation. None: from the
                   last output to the first.
         follow    A function that is called after each group. It computes arrays from the values
-                  known by then, and returns these arrays. The takes of group i + 2 wait for the
-                  arrays that were returned after group i.
+                  known by then, and returns these arrays. Group i + 2 takes its inputs only when
+                  the arrays returned after group i exist.
         """
         for i, (atom, label) in enumerate(zip(self.inner.outvars, self.labels)):
             if label is not None and not _private.is_literal(atom) and \

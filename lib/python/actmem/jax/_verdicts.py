@@ -68,7 +68,7 @@ def stock(name: str, line: str, aval: Aval) -> str | None:
 
 
 def stock_of(key: _Key) -> str | None:
-    """Returns the result of stock() for a key of all_said()."""
+    """Like stock(), but takes a key (name, line, shape, dtype) that all_said() returned."""
     with _lock:
         return _stock.get(key)
 

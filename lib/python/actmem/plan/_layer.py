@@ -124,8 +124,8 @@ def experts_of(layer: Layer, w: Weights, x: jax.Array, name: Callable[..., jax.A
 def layer_function(layer: Layer, prefix: int = 0, sequence: int = 1, named: str = "",
                    attention: str = "kernel") -> Callable[[Weights, jax.Array], jax.Array]:
     """Returns the function that computes one layer from its weights and its input (batch, tokens,
-    hidden). The first `prefix` tokens attend to each other, like the tokens of an image. All names
-    of values begin with `named`. `attention` is explained at decoder.step()."""
+    hidden). The first `prefix` tokens attend to each other, like the tokens of an image. `named` is
+    the prefix of the names of all values. `attention` is explained at decoder.step()."""
     def name(x: jax.Array, what: str) -> jax.Array:
         y: jax.Array = checkpoint_name(x, named + what)
         return y

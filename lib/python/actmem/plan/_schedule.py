@@ -134,7 +134,8 @@ def _closing(text: str) -> int:
 
 
 def _leaves(text: str) -> list[_Leaf]:
-    """Returns the size and the memory of each array in the text of a type."""
+    """Returns the size of each array in the text of a type, and whether the array is in host
+    memory."""
     found = []
     for kind, dims, layout in LEAF.findall(text):
         bits = re.search(r"\d+", kind)
@@ -222,7 +223,8 @@ class _Passes:
                 (self.made.get(name, -1) for name in each.operands), default=-1)
 
     def is_late(self, i: int) -> bool:
-        """Returns whether instruction `i` belongs to the backward pass, or copies a value late."""
+        """Returns whether instruction `i`, a copy or a put, is late. The docstring of this module
+        says which copies are late."""
         if i >= self.begin or self.begin == len(self.lines):
             return i >= self.begin
         made = self.before[max((self.made.get(name, -1) for name in self.lines[i].operands),

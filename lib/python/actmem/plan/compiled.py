@@ -76,7 +76,7 @@ def flags() -> dict[str, str]:
 @dataclasses.dataclass(frozen=True)
 class Lowered:
     """A program that is lowered for a platform, and the axes of its mesh. Each axis has a name, a
-    size and a type. A Lowered can be pickled."""
+    size and a type. Objects of this class can be pickled."""
     exported: Any               # jax.export.Exported
     axes: tuple[tuple[str, int, Any], ...] = ()
     donated: tuple[int, ...] = ()       # arguments that the program may overwrite

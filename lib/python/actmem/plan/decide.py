@@ -96,8 +96,8 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
 
 def _compile(search: Search, policies: measure.Policies, shortlist: int) -> None:
     """Compiles the best few choices. If none of them fits, lowers the search's limit of device
-    memory and tries again. The factor is the device memory divided by the least memory that a
-    compiled choice needs."""
+    memory and tries again. The new limit is the old limit times the device memory, divided by the
+    least memory that a compiled choice needs."""
     limit = search.device_memory
     try:
         for _ in range(ATTEMPTS):

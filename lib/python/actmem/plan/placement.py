@@ -213,7 +213,7 @@ REDUCES = ("moments in bfloat16 (--state-dtype bfloat16) need half as many bytes
 
 class Chooser:
     """Chooses a placement. `plan_at(options)` plans the activations with options for
-    of_model.plan_of(), and raises Nothing if nothing fits."""
+    of_model.plan_of(), and raises the exception Nothing if no choice fits."""
 
     def __init__(self, training: Training, sizes: Sizes, machine: Machine, device_memory: float,
                  host_memory: float, plan_at: Callable[[dict[str, Any]], Plan],
@@ -227,7 +227,8 @@ class Chooser:
             if machine.has("devices") else sizes.devices
 
     def choose(self) -> tuple[Plan, Placed]:
-        """Returns the plan of the activations and the placement. Raises Nothing if nothing fits."""
+        """Returns the plan of the activations and the placement. Raises the exception Nothing if no
+        placement fits."""
         options = [self._on_device()]
         kept = options[0].plan
         if not options[0].lacks and kept and not self._may_gain(kept):
@@ -291,8 +292,8 @@ class Chooser:
         more = {**self.training.options(stored), "spared": int(spared), "host_memory": host_memory}
 
         def has_less(known: dict[str, Any]) -> bool:
-            """Returns whether the options `known` and `more` are the same, except that `known` can
-            have more host memory."""
+            """Returns whether the options `known` have at least as much host memory as the options
+            `more`, and are otherwise equal to them."""
             return known | {"host_memory": host_memory} == more and \
                 host_memory <= known["host_memory"]
         for found, known in self._made:

@@ -279,8 +279,8 @@ class Search:
         return [each for each in dict.fromkeys(around) if self.has_room(each)]
 
     def _refuse(self, actions: Sequence[str]) -> NoReturn:
-        """Raises NoFiles if a choice would fit with values in files, but the machine lacks rates of
-        files. Otherwise raises Nothing."""
+        """Raises the exception NoFiles if a choice would fit with values in files, but the machine
+        lacks rates of files. Otherwise raises the exception Nothing."""
         least = self.peak(Choice())
         may_lack_room = OFFLOAD in actions and not self.has_room(
             Choice(offloaded=frozenset(self.names)))

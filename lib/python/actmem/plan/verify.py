@@ -91,12 +91,14 @@ class Policies:
         return None if found.exhausted else found.peak + self.resident
 
     def wait(self, choice: Choice) -> float | None:
-        """Returns the seconds that the device waits for copies in a step. If XLA does not estimate
-        the time of instructions, this is a lower bound: the time of the copies during which the
-        device computes nothing, which on GPUs include all copies from the host; or, if that is
-        longer, the time by which all copies to the host exceed the predicted forward pass. Returns
-        None if actmem's handlers copy the values, because these copies run in streams of the
-        handlers, which XLA's schedule does not contain."""
+        """Returns the seconds that the device waits for copies in a step. Returns None if actmem's
+        handlers copy the values, because XLA's schedule does not contain these copies.
+
+        XLA for GPUs does not estimate the time of instructions. Then the result is a lower bound.
+        It counts copies during which the device computes nothing; on GPUs, these are all copies
+        from the host. If the copies to the host take longer than the forward pass, it counts the
+        difference, too.
+        """
         schedule, rates = self.found[choice].schedule, self.search.rates
         if choice.offloaded and self.destination == "actmem":
             return None
@@ -153,7 +155,8 @@ class Policies:
 
 def _compile(search: Search, policies: Policies, count: int, offloads: bool) -> None:
     """Compiles the best few choices. If none of them fits, lowers the limit of predicted memory and
-    tries again. The factor is the given limit divided by the least memory that XLA reported."""
+    tries again. The new limit is the old limit times the given limit, divided by the least memory
+    that XLA reported. If XLA reported no memory, multiplies the old limit by EXHAUSTED."""
     try:
         for _ in range(ATTEMPTS):
             few = search.few(count, offloads)
@@ -213,8 +216,8 @@ def verified(search: Search, program: _trace.Program, target: Target, plan: Plan
 
 
 def _loses(policies: Policies, choice: Choice, stays: Choice | None) -> str:
-    """Returns a message if the schedule of `choice` shows that `choice` is slower than `stays`.
-    Otherwise returns ""."""
+    """Returns a message if the schedule of `choice` shows that `choice` is slower than the choice
+    `stays`, which offloads nothing. Otherwise returns ""."""
     wait = policies.wait(choice)
     if stays is None or not choice.offloaded or not wait:
         return ""

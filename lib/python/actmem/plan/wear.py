@@ -8,16 +8,17 @@ import dataclasses
 from actmem.plan.machine import Machine
 
 DAY = 86400
-YEARS = 5                       # an endurance in bytes refers to this number of years
-CAPACITY = 8 * 3.84e12          # assumed bytes of a host's disks if the machine does not state
-                                # them: those of a DGX H200
+YEARS = 5                       # Endurance.total refers to this number of years
+CAPACITY = 8 * 3.84e12          # bytes of the disks of a DGX H200; assumed if the machine's
+                                # description has no disk_bytes
 WARNED, REFUSED = 1, 10         # limits of Wear.ratio
 
 
 @dataclasses.dataclass(frozen=True)
 class Endurance:
-    """The endurance of all disks of a host together: drive writes a day (`writes`), or bytes in
-    five years (`total`)."""
+    """The endurance of all disks of a host together. `writes` is the number of drive writes per day
+    (DWPD). `total`, if given, replaces `writes`: it is the number of bytes that may be written in
+    five years."""
     writes: float = 1.0
     total: float | None = None
 
