@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The Python of the README and of docs/ runs as it stands there: all blocks of a page, one
-after the other, are one program."""
+"""Runs the Python of docs/ as it stands there. All blocks of a page, one after the other, are one
+program."""
 import os
 import subprocess
 import sys
@@ -17,7 +17,7 @@ PROGRAMS = {page: pages.program(page) for page in pages.TEXTS if pages.program(p
 
 
 def test_pages_have_programs():
-    assert {"README.md", "docs/arrays.md", "docs/offloading.md", "docs/planning.md",
+    assert {"docs/arrays.md", "docs/offloading.md", "docs/planning.md",
             "docs/recipes.md", "docs/training.md"} <= set(PROGRAMS)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 
+from pages import program as program_of
 from tap import case, main
 
 BUILD = os.path.abspath(sys.argv.pop(1))
@@ -134,6 +135,7 @@ def programs_compile_and_run():
                             PAGES[name].split("\nEXAMPLE\n")[1], re.MULTILINE | re.DOTALL)
         assert program and "int main(" in program[0], name
         run(name, program[0])
+    run("README.md", program_of("README.md", "c"))
 
 
 if __name__ == "__main__":

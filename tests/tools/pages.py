@@ -6,7 +6,7 @@ import re
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
          for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))}
-LANGUAGES = {"python", "sh", "console", "text"}
+LANGUAGES = {"c", "python", "sh", "console", "text"}
 
 
 def lines_by_language(text):
@@ -25,8 +25,9 @@ def lines_by_language(text):
         yield "fence" if fence else language, line
 
 
-def program(page):
-    """The page's Python, each line where it is in the page; empty if there is none."""
-    lines = [line if language == "python" else ""
+def program(page, wanted="python"):
+    """Returns the page's program in this language, with each line where it is in the page. Returns
+    "" if there is none."""
+    lines = [line if language == wanted else ""
              for language, line in lines_by_language(TEXTS[page])]
     return "\n".join(lines) + "\n" if any(lines) else ""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The pages of the top folder and of docs/: commands, options, targets of make, files, variables and links that
-they name exist. tests/libraries/test_pages.py runs their Python."""
+"""Commands, options, targets of make, files, variables and links that the pages name exist, and the
+README's outputs are real. tests/libraries/test_pages.py runs the Python of the pages,
+tests/man/test_pages.py the README's C."""
 import functools
 import os
 import pathlib
@@ -8,7 +9,7 @@ import re
 import shlex
 import subprocess
 
-from harness import SUBCOMMANDS
+from harness import SUBCOMMANDS, actmem, clean_environment, holder, private_dev
 from options import LONG, helped
 from pages import ROOT, TEXTS, lines_by_language
 from tap import case, main
@@ -270,6 +271,52 @@ def links_lead_to_files_and_headings():
             assert not heading or heading in anchors(TEXTS[target]), f"{page}: {link}"
             count += 1
     assert count > 40, count
+
+
+def outputs(page):
+    """Returns the output of each command in the console blocks of a page, as lists of lines."""
+    found, command = {}, None
+    for language, line in lines_by_language(TEXTS[page]):
+        if language == "console" and line.startswith("$ "):
+            command = found.setdefault(line[2:], [])
+        elif language == "console":
+            command.append(line)
+    return found
+
+
+@case
+def outputs_of_the_readme_are_real():
+    """Other processes have other numbers and names. A machine can lack a problem."""
+    private_dev()
+    shown = outputs("README.md")
+    assert set(shown) == {"actmem list", "actmem doctor"}, shown
+    environment = clean_environment(ACTMEM_ALLOW="any", ACTMEM_PAGES="4K", ACTMEM_BACKEND="memfd")
+    with holder("arrays", 64 << 20, environment=environment) as one, \
+            holder("activations", 64 << 20, environment=environment) as other:
+        options = [f"--pid={each.pid}" for each in (one, other)]
+        real = [line for option in options
+                for line in actmem("list", option).stdout.splitlines()[1:]]
+        headings = actmem("list").stdout.splitlines()[0]
+    heading, *lines = shown["actmem list"]
+    assert heading.split() == headings.split(), headings
+    assert [line.split()[3:] for line in lines] == [line.split()[3:] for line in real], real
+    real = actmem("doctor").stdout.splitlines()
+    lines = shown["actmem doctor"]
+    checks = [line.partition(":")[0] for line in lines[::2]]
+    assert checks == ["fix   driver", "fix   huge pages"], checks
+    for check_name, pair in zip(checks, (lines[:2], lines[2:])):
+        at = next((i for i, line in enumerate(real) if line.startswith(check_name)), None)
+        assert at is not None or "driver" not in check_name, real
+        assert at is None or real[at:at + 2] == pair, real[at:at + 2]
+
+
+@case
+def costs_in_the_readme_are_those_of_the_makefile():
+    makefile = text_of("Makefile")
+    cost = re.search(r"^CHECK_COST := ((?:.*\\\n)*.*)", makefile, re.MULTILINE)[1]
+    two = TEXTS["README.md"].partition("## Two commands")[2].partition("\n## ")[0]
+    costs = re.findall(r"\d+ minutes|[\d.]+ GB", cost)
+    assert len(costs) == 4 and all(each in two for each in costs), (costs, two)
 
 
 if __name__ == "__main__":
