@@ -25,9 +25,7 @@ WAYS = """A layer's activations between forward and backward:
   actmem      Q, K, V and each layer's input are in actmem's regions
   spilled     like actmem, with a budget of {budget}; the rest is in a file
 
-On a CPU, the demo shows that results are right and where the bytes are. A CPU
-has only one memory, so only "spilled" saves memory there. On an accelerator,
-"actmem" also saves device memory. Compare step times on an accelerator.
+On a CPU, the demo shows right gradients and memory within budget, not speed.
 """
 REFERENCE = "same policy"   # this variant runs no steps; its gradients must equal those of "actmem"
 BAR = 24

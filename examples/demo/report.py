@@ -105,6 +105,16 @@ def where(document):
             "until it is needed")
 
 
+def why_less(document):
+    """Returns a sentence that says why `recomputed` needs less memory than `actmem`, if it does."""
+    _, recomputed, actmem, _ = document["variants"]
+    if recomputed["peak_bytes"] >= actmem["peak_bytes"]:
+        return ""
+    return ("'recomputed' has a smaller peak RSS (plus regions) than 'actmem': it stores only the "
+            "layers' inputs, but offloaded bytes stay in the process's memory, because a CPU's "
+            "device memory and host memory are the same. ")
+
+
 def honesty(document):
     actmem, spilled = document["variants"][2:]
     differ = spilled["max_grad_diff_actmem"]
@@ -113,7 +123,8 @@ def honesty(document):
     return (
         "On a CPU, the activations only move from XLA's temp memory to the "
         "regions, and the copies take time. The regions are part of the peak "
-        "RSS, unless they have hugetlb pages or the driver's pages. With a "
+        "RSS, unless they have hugetlb pages or the driver's pages. "
+        f"{why_less(document)}With a "
         f"budget of {mebibytes(spilled['budget_bytes'])}, the regions have "
         f"{mebibytes(bytes_in_regions(document)['spilled'])} instead of "
         f"{mebibytes(bytes_in_regions(document)['actmem'])}. {where(document)}. "
