@@ -7,6 +7,8 @@
 #ifndef LIB_CONFIG_READ_H
 #define LIB_CONFIG_READ_H
 
+#include <unistd.h>
+
 #include "config/knob.h"
 
 #define READER_ERROR_MAX	1024
