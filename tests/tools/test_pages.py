@@ -127,6 +127,8 @@ def check(words):
             check_own(rest[0], rest[1:])
     elif name.partition("/")[0] in TOP:
         check_own(name, rest)
+    elif name.startswith("build/"):     # a program that make builds
+        check_make([name])
     else:
         assert name in KNOWN, f"{name}: a program that {__file__} does not know"
 
