@@ -160,6 +160,29 @@ def test_a_loop_adds_up_gradients_in_the_memory_of_the_result():
     assert MATRIX <= temporary(run, *args, compiler=GPU) < 1.5 * MATRIX
 
 
+def test_transposed_matrices_of_loops_are_no_copies():
+    """As with an embedding that is also the head: a loop reads the matrix and makes its gradient,
+    both transposed."""
+    def add(total, x, head):
+        return total + jax.grad(lambda w: jnp.sum(jnp.sin(x @ w)))(head), None
+
+    def run(w, batches, rows, is_tied=True):
+        head = w.T if is_tied else w
+        total = jax.lax.scan(lambda total, x: add(total, x, head), jnp.zeros_like(head),
+                             batches)[0]
+        return (total.T if is_tied else total).at[rows].add(1.0)
+    args = shape(WIDTH, WIDTH), shape(4, 8, WIDTH), shape(8, dtype=jnp.int32)
+    plain = temporary(functools.partial(run, is_tied=False), *args, compiler=GPU)
+    assert MATRIX <= temporary(run, *args, compiler=GPU) == plain
+    for off in dataclasses.replace(GPU, turns_matrices=False), memory.CPU:
+        assert temporary(run, *args, compiler=off) >= plain + MATRIX // 2
+
+    # Another operation than a loop or a product needs the matrix in its own order.
+    def both(w, batches, rows):
+        return run(w, batches, rows), jnp.sum(w + w.T, 1)
+    assert temporary(both, *args, compiler=GPU) == plain + MATRIX
+
+
 @pytest.mark.parametrize("compiler", (GPU, TPU))
 def test_state_on_the_host_needs_no_device_memory_until_it_is_fetched(compiler):
     state = matrix_on_host()

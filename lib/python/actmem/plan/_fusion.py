@@ -43,6 +43,7 @@ class Compiler:
     fetches_early: bool = False     # copies arguments from the host when the step begins
     multiplies_bf16: bool = False   # casts operands of products from float32 to bfloat16
     splits_products: bool = False   # divides products with a small result: see _splits.py
+    turns_matrices: bool = False    # transposes a matrix by reading it in another order
     hides_latency: bool = False     # reorders the steps of a loop: see _order.py
     hosts: str = "outer"        # values that can use the memory of results that do not exist yet:
                                 # "outer" (only values outside of loops), "all", or "none"
@@ -57,13 +58,13 @@ PLAIN = Compiler()
 # of loop bodies together with all other buffers, and can place temporary values of a loop body in
 # the memory of results.
 GPU = Compiler(repeats_costly=True, casts_products=True, fuses_unary=True, splits_products=True,
-               sinks_constants=True, fetches_early=True, hides_latency=True, hosts="all")
+               sinks_constants=True, fetches_early=True, hides_latency=True, turns_matrices=True, hosts="all")
 # XLA's TPU pipeline computes the elementwise operations before and after a product inside the
 # product's fusion (kOutput). It moves casts of a loop's operands out of the loop, so that it casts
 # the stacked weights of all layers at once. It never places temporary values in the memory of
 # results.
 TPU = Compiler(repeats_costly=True, casts_products=True, fuses_products=True, hoists_casts=True,
-               sinks_constants=True, fetches_early=True, multiplies_bf16=True, hosts="none")
+               sinks_constants=True, fetches_early=True, multiplies_bf16=True, turns_matrices=True, hosts="none")
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -230,13 +231,27 @@ class Steps:
         # A reshape shares the memory of its operand.
         self.same: dict[int, Value] = {}
         for node in self.graph.nodes:
-            if node.op != "reshape" or id(node.outputs[0]) not in made:
+            if node.op != "reshape" and not self._turns_matrix(node) or \
+                    id(node.outputs[0]) not in made:
                 continue
             source = self.same.get(id(node.inputs[0]), node.inputs[0])
             if source.maker is None or id(source) in made:
                 self.same[id(node.outputs[0])] = source
                 made.discard(id(node.outputs[0]))
         return made
+
+    def _turns_matrix(self, node: Node) -> bool:
+        """Returns whether XLA stores a transposed matrix in the order of the matrix itself. XLA does
+        so for an argument that only loops and products read, and for the result of a loop."""
+        if node.op != "transpose" or not self.compiler.turns_matrices:
+            return False
+        source, result = node.inputs[0], node.outputs[0]
+        if sum(size != 1 for size in source.aval.shape) != 2:
+            return False
+        if source.maker is None:
+            return not result.is_output and all(user.op in ("scan", *PRODUCTS)
+                                                for user in result.users)
+        return source.maker.op == "scan" and not source.is_output and len(source.users) == 1
 
     # Steps that run.
 
