@@ -70,7 +70,7 @@ static void *want(void *unused)
 
 	if (driver.cuCtxPushCurrent_v2(context))
 		end_by("cuCtxPushCurrent");
-	/* At least once: the other thread may hold CUDA's lock from before this one's first call. */
+	/* At least once: this thread's first call may wait until all is pinned. */
 	do {
 		struct timespec until;
 
