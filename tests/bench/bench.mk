@@ -61,9 +61,9 @@ bench-%:
 	@$(VENV_PYTHON) tests/bench/bench-host $(B)/bench-$*.json $(B)/bench $*
 
 CHECKS += bench
-CHECK_NEEDS += $(BENCH_HOST)
+CHECK_NEEDS += $(BENCH_HOST) $(B)/bench/pin
 .PHONY: check-bench
-check-bench: $(BENCH_HOST) $(VENV)/.ready $(XLA_LIBRARY)
+check-bench: $(BENCH_HOST) $(B)/bench/pin $(VENV)/.ready $(XLA_LIBRARY)
 	@$(VENV_PYTHON) tests/bench/bench-host --smoke $(B)/bench
 
 # Pinning, and who waits for it, with the machine's libcuda.so.1, or with the stand-in, which
@@ -75,5 +75,6 @@ $(B)/bench/pin: $(B)/obj/tests/bench/pin.o $(LIB_OBJECTS)
 PIN_STANDIN := $(B)/tests/cuda/standin
 .PHONY: bench-pin
 bench-pin: $(B)/bench/pin $(PIN_STANDIN)/libcuda.so.1
+	@$(PYTHON3) -B tests/bench/heading.py "make bench-pin"
 	@STANDIN_CUDA_PIN_RATE=40000 LD_LIBRARY_PATH="$$LD_LIBRARY_PATH:$(PIN_STANDIN)" \
 		$(B)/bench/pin $(PIN_MIB)

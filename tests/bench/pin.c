@@ -5,6 +5,7 @@
  *
  *	pin [MiB]
  *
+ * The output is the table of docs/benchmarks.md.
  * With whatever libcuda.so.1 is found first. The neighbour wants cuMemGetInfo() each
  * millisecond; what it waits counts from when it wanted it, however many it has missed.
  */
@@ -17,6 +18,7 @@
 #include "actmem_region.h"
 #include "actmem_runtime.h"
 #include "base/base.h"
+#include "cuda/cuda.h"
 #include "machine/machine.h"
 
 #define MIB		(1ULL << 20)
@@ -32,7 +34,7 @@
 #define CALL_FIELD(name, parameters)	cuda_result (*name) parameters;
 static struct {
 	CALLS(CALL_FIELD)
-} cuda;
+} driver;
 
 static cuda_context context;
 static atomic_bool is_ending;
@@ -52,12 +54,12 @@ static void find_calls(void)
 	if (!library)
 		end_by(dlerror());
 #define CALL_FIND(name, parameters)				\
-	*(void **)&cuda.name = dlsym(library, #name);		\
-	if (!cuda.name)						\
+	*(void **)&driver.name = dlsym(library, #name);		\
+	if (!driver.name)						\
 		end_by(#name);
 	CALLS(CALL_FIND)
-	if (cuda.cuInit(0) || cuda.cuDevicePrimaryCtxRetain(&context, 0) ||
-	    cuda.cuCtxPushCurrent_v2(context))
+	if (driver.cuInit(0) || driver.cuDevicePrimaryCtxRetain(&context, 0) ||
+	    driver.cuCtxPushCurrent_v2(context))
 		end_by("no context of device 0");
 }
 
@@ -66,18 +68,19 @@ static void *want(void *unused)
 	uint64_t wanted = clock_ns();
 	size_t left, total;
 
-	if (cuda.cuCtxPushCurrent_v2(context))
+	if (driver.cuCtxPushCurrent_v2(context))
 		end_by("cuCtxPushCurrent");
-	while (!is_ending && wait_count < WAITS_MAX) {
+	/* At least once: this thread's first call may wait until all is pinned. */
+	do {
 		struct timespec until;
 
 		wanted += EACH_NS;
 		until = clock_time(wanted);
 		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
-		if (cuda.cuMemGetInfo_v2(&left, &total))
+		if (driver.cuMemGetInfo_v2(&left, &total))
 			end_by("cuMemGetInfo");
 		waits[wait_count++] = clock_ns() - wanted;
-	}
+	} while (!is_ending && wait_count < WAITS_MAX);
 	return unused;
 }
 
@@ -93,13 +96,30 @@ static double wait_ms(unsigned int part, unsigned int of)
 	return (double)waits[(uint64_t)(wait_count - 1) * part / of] / (double)NS_PER_MS;
 }
 
+static void print_bytes(uint64_t bytes)
+{
+	bool is_gib = !(bytes % (1024 * MIB));
+
+	printf("| %llu %s", (unsigned long long)(bytes / (is_gib ? 1024 * MIB : MIB)),
+	       is_gib ? "GiB" : "MiB");
+}
+
 static void report(const struct actmem_runtime_info *info, uint64_t took_ns)
 {
+	static const unsigned int shares[] = { 50, 99, 100 };
+	bool is_one = info->chunk_bytes >= info->bytes;
+	size_t i;
+
 	qsort(waits, wait_count, sizeof(waits[0]), compare);
-	printf("%5llu MiB at once: %5.1f GB/s, neighbour: %u calls, median %.2f ms, p99 %.2f ms, longest %.2f ms\n",
-	       (unsigned long long)(info->chunk_bytes < info->bytes ? info->chunk_bytes :
-				    info->bytes) / MIB, (double)info->bytes / (double)took_ns,
-	       wait_count, wait_ms(50, 100), wait_ms(99, 100), wait_ms(1, 1));
+	print_bytes(is_one ? info->bytes : info->chunk_bytes);
+	printf("%s | %.1f GB/s |", is_one ? ", at once" : "",
+	       (double)info->bytes / (double)took_ns);
+	for (i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
+		double wait = wait_ms(shares[i], 100);
+
+		printf(" %.*f ms |", wait < 9.95, wait);
+	}
+	printf("\n");
 }
 
 /* In pieces of as many bytes; 0: all in one. */
@@ -116,7 +136,7 @@ static void pin(struct actmem *am, struct actmem_region *region, uint64_t piece_
 	if (actmem_runtime_open(am, &options, &runtime))
 		end_by("no runtime");
 	if (!wait_count)
-		printf("%s\n", actmem_runtime_describe(runtime));
+		fprintf(stderr, "%s\n", actmem_runtime_describe(runtime));
 	is_ending = false;
 	wait_count = 0;
 	if (pthread_create(&thread, NULL, want, NULL))
@@ -147,6 +167,7 @@ int main(int argc, char **argv)
 	find_calls();
 	if (actmem_open(&am, NULL) || actmem_region_create(am, &options, &region))
 		end_by("no memory");
+	printf("| Piece | Pinned | Neighbour: median | p99 | longest |\n|---|---|---|---|---|\n");
 	for (i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++)
 		pin(am, region, pieces[i]);
 	if (actmem_region_close(region) || actmem_close(am))

@@ -4,6 +4,8 @@ the bound of such a step.
 
     state.py [--smoke] BUILD DIRECTORY
 
+At the end, the program prints the table of docs/state.md on standard error.
+
 Both run under `actmem run --malloc`: with the C library's malloc, page faults in XLA's temporary
 memory take longer than the copies. On a CPU, copies use the processors that compute. So the bound
 is the time of a step of plain Optax plus that of copying the state twice, or the time in which the
@@ -29,6 +31,7 @@ import sys
 import tempfile
 import time
 
+import heading
 import numpy as np
 
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
@@ -39,6 +42,7 @@ FEW, MANY = 512, 2048   # tokens in a step
 # With a quarter of the state in memory, a group is 1/8 of the budget: one is read while others are
 # updated and written.
 GROUPS = {False: 4, True: 32}
+HEAD = ("State in memory", "Tokens", "Update", "Step, s", "Bound, s", "Ratio")
 STEPS = 3       # of ours at a time, because the disk may go on writing after one
 
 
@@ -199,10 +203,22 @@ def measure(directory, leaves, side, rounds, tokens, is_spilled, method, on_host
         ", updated by the host" * on_host + f", {tokens} tokens",
         "peer_name": "the bound", "unit": "ns/B", "bytes": state_bytes,
         "aim": None if is_spilled and tokens == FEW else AIM,
+        "row": ["a quarter" if is_spilled else "all, weights and gradients, too"
+                if method == "--weights" else "all", f"{tokens:,}",
+                "delayed" if method == "--delayed" else
+                "at the end" + ", by the host" * on_host],
         "ours_seconds": ours_seconds, "peer_seconds": bounds}), flush=True)
     print(f"{leaves} leaves, state {state_bytes // MIB} MiB, read from the disk in each step "
           f"{filled / MIB:.0f} MiB; {statistics.median(ours_seconds):.3f} s, bound "
           f"{statistics.median(bounds):.3f} s", file=sys.stderr)
+
+
+def row_of(told):
+    """Returns a row of the table for a line of JSON."""
+    ours, bounds = told["ours_seconds"], told["peer_seconds"]
+    ratio = statistics.median(a / b for a, b in zip(ours, bounds))
+    return (*told["row"], f"{statistics.median(ours):.2f}", f"{statistics.median(bounds):.2f}",
+            f"{ratio:.2f}")
 
 
 def main():
@@ -220,14 +236,19 @@ def main():
     settings = {"JAX_PLATFORMS": "cpu", "ACTMEM_ALLOW": "any", "ACTMEM_QUIET": "1",
                 "PYTHONPATH": os.path.join(TREE, "lib", "python")}
     spilled = {"ACTMEM_BUDGET": str(max(state // 4, 4 * MIB)), "ACTMEM_SPILL": directory}
-    status = 0
+    status, rows = 0, []
     for more, how in (({}, []), ({}, ["--host"]), ({}, ["--weights"]), ({}, ["--weights", "--host"]),
-                      (spilled, ["--delayed"]), (spilled, ["--many"]),
+                      (spilled, []), (spilled, ["--delayed"]), (spilled, ["--many"]),
                       (spilled, ["--delayed", "--many"])):
-        status |= subprocess.run(
+        result = subprocess.run(
             [os.path.join(build, "bin", "actmem"), "run", "--malloc", "--allow", "any", "--",
              sys.executable, __file__, *sys.argv[1:-2], "--inside", *how, build, directory],
-            env=os.environ | settings | more, check=False).returncode
+            env=os.environ | settings | more, stdout=subprocess.PIPE, text=True, check=False)
+        print(result.stdout, end="", flush=True)
+        status |= result.returncode
+        rows += [row_of(json.loads(line)) for line in result.stdout.splitlines()
+                 if line.startswith("{")]
+    print(heading.line("make bench-state"), heading.table(HEAD, *rows), sep="\n\n", file=sys.stderr)
     return status
 
 

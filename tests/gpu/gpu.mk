@@ -10,9 +10,11 @@ gpu-needs: all $(CUDA_STANDIN)
 	@mkdir -p $(B)/lib/actmem
 	@ln -sfn $(CURDIR)/lib/python $(B)/lib/actmem/python
 
-# Uses the stand-in for libcuda.so.1, JAX on the CPU, and small sizes.
+# test_run.py uses the stand-in for libcuda.so.1, JAX on the CPU, and small sizes. test_tables.py
+# reads pages and results.
 CHECKS += gpu-run
 CHECK_NEEDS += $(CUDA_STANDIN)
 check-gpu-run: all $(VENV)/.ready $(CUDA_STANDIN)
 	@mkdir -p $(B)/check
-	@PYTHONPATH=tests/tools $(VENV_PYTHON) -B tests/gpu/test_run.py $(B)
+	@status=0; PYTHONPATH=tests/tools $(VENV_PYTHON) -B tests/gpu/test_tables.py || status=1; \
+		PYTHONPATH=tests/tools $(VENV_PYTHON) -B tests/gpu/test_run.py $(B) || status=1; exit $$status

@@ -71,7 +71,9 @@ def test_a_case_that_is_there_is_not_run_again(bench, tmp_path, monkeypatch, cap
     monkeypatch.setattr(sys, "argv", ["bench-plan", str(tmp_path)])
     bench.main()
     words = capsys.readouterr().out.splitlines()
-    assert len(words) == 1 + len(names) + 2
+    # A heading and an empty line; the table with two lines at its top; the sums.
+    assert words[0].split(" by ")[1].startswith("`make bench-plan`, on ")
+    assert len(words) == 2 + 2 + len(names) + 2
     assert f"{len(names) - 3} cases: over the fastest +0.0% in the median" in words[-2]
     assert words[-1].startswith("3 programs too small to gain: over recompute -20.0% at most")
 
