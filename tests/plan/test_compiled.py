@@ -2,6 +2,10 @@
 """Schedules are read from their text, targets are found by name, and results are cached. No compiler
 runs here: tests/aot runs XLA's."""
 import dataclasses
+import os
+import signal
+import subprocess
+import sys
 import types
 
 import jax
@@ -236,3 +240,16 @@ def test_the_first_arguments_are_donated(compiler):
     compiled.compile_for(target, program(0))
     compiled.compile_for(target, program(32))
     assert len(compiler) == 2               # their results are kept apart
+
+
+def test_a_compiler_ends_with_the_process_that_started_it():
+    """Even by SIGKILL. Otherwise the compiler would keep libtpu locked."""
+    child = ("import os, time; from actmem.plan import _compiling; _compiling.end_with_parent();"
+             "print(os.getpid(), flush=True); time.sleep(60)")
+    parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    with subprocess.Popen([sys.executable, "-c", parent, child], text=True,
+                          stdout=subprocess.PIPE) as started:
+        assert int(started.stdout.readline()) != started.pid
+        os.kill(started.pid, signal.SIGKILL)
+        # The child has the pipe open until it ends.
+        assert started.communicate(timeout=20)[0] == ""
