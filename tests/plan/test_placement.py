@@ -270,7 +270,7 @@ def test_wear_is_warned_of_and_refused():
     assert warned.json()["wear"]["day_bytes"] == pytest.approx(1.0525e15, rel=0.001)
     line, = [line for line in str(warned).splitlines() if "wears" in line]
     assert line.startswith("this wears the disks out: it writes 1.05 PB a day on disks, 1.07 times")
-    assert "--state-dtype bfloat16" in line and "master copy is in the state" in line
+    assert "--state-dtype bfloat16" in line and "a master copy" in line
     assert "28.87 GiB on disks" in str(warned)
     # The device's update needs no memory for new values, so it writes nothing.
     refused = placed(0.8)
