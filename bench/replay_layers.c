@@ -48,7 +48,7 @@ static bool is_possible(const struct replay *replay, const char *tensor, double 
 	return false;
 }
 
-/* Returns the bytes of a step, or 0 if the size of a tensor is impossible. */
+/* Returns the size of a step in bytes, or 0 if the size of a tensor is impossible. */
 static double lay_out_model(struct replay *replay, const struct model *model)
 {
 	static const char *const names[MODEL_TENSORS] = { "Q", "K", "V" };

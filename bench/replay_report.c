@@ -158,7 +158,8 @@ static json_t *memory_to_json(const struct replay *replay)
 }
 
 /*
- * Returns the bytes of each tensor. For a plan, each tensor has the bytes of the largest layer.
+ * Returns an array with the size of each tensor in bytes. For a plan, each tensor has the size of
+ * the largest layer.
  */
 static json_t *tensors_to_json(const struct replay *replay)
 {

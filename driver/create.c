@@ -61,7 +61,7 @@ struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_
 
 /*
  * Attaches a region to an inode. The inode takes over the caller's reference to the region. The
- * region ends when the inode is evicted.
+ * region is freed when the inode is evicted.
  */
 void actmem_create_attach(struct inode *inode, struct actmem_region *region)
 {

@@ -4,7 +4,7 @@
  * ioctl.c handles ioctls, and map.c handles mappings. As on hugetlbfs, programs write to a region
  * only through mappings.
  *
- * An empty file of a mount has no region and its length is 0, so a read returns nothing.
+ * An empty file in a mounted file system has no region, so a read returns nothing.
  */
 #include <linux/file.h>
 #include <linux/mount.h>
@@ -84,7 +84,7 @@ static ssize_t actmem_read_iter(struct kiocb *call, struct iov_iter *to)
 	return done ?: err;
 }
 
-/* Reports EPOLLPRI while the region should give pages back, because a limit was lowered. */
+/* Reports EPOLLPRI while the region has a surplus: pages to give back after a limit was lowered. */
 static __poll_t actmem_poll(struct file *file, struct poll_table_struct *table)
 {
 	struct actmem_region *region = actmem_file_region(file);
@@ -127,8 +127,9 @@ const struct file_operations actmem_file_operations = {
 };
 
 /*
- * Makes the file of an unnamed region. The file takes over the caller's reference. On failure, the
- * region ends. In both cases, the caller must not use the region afterwards.
+ * Makes the file of an unnamed region. The file takes over the caller's reference. On failure,
+ * actmem_region_retire() frees the region. In both cases, the caller must not use the region
+ * afterwards.
  */
 struct file *actmem_file_make(struct actmem_region *region)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* The doctor's checks of devices, files, the environment and the container. */
+/* The checks of `actmem doctor` for devices, files, the environment and the container. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The doctor's checks of memory: the driver, huge pages, the pool, and limits. This file also has
- * add_finding() for all checks.
+ * The memory checks of `actmem doctor`: the driver, huge pages, the pool, and limits. This file
+ * also has add_finding() for all checks.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 #include "table.h"
 #include "tool.h"
 
-#define HUGE_ORDER	9	/* order of 2 MiB, in pages of 4 KiB */
+#define HUGE_ORDER	9	/* allocation order of 2 MiB with 4 KiB pages */
 #define SMALL_BYTES	4096ULL
 
 int add_finding(json_t *findings, const char *check, const char *state, const char *fix,

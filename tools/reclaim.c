@@ -22,7 +22,7 @@
 /* If no memory is returned for this long, stop waiting. */
 #define PATIENCE_NS	(5 * NS_PER_SECOND)
 
-/* Sums over a process's regions, and over the data that its handles publish. */
+/* Totals of one process, from its regions and from the counters that its handles publish. */
 struct reclaim_process {
 	int pid;
 	uid_t uid;

@@ -8,11 +8,11 @@
 #include <jansson.h>
 #include "actmem.h"
 
-struct stats_header;		/* what a process publishes (watch/stats.h) */
+struct stats_header;		/* the counters that a handle publishes (watch/stats.h) */
 
 /*
- * The sums of each process. Initialize the struct to 0. Add all regions before adding the data that
- * processes publish.
+ * The totals of each process. Initialize the struct to 0. Call reclaim_add_region() for all regions
+ * before reclaim_add_published().
  */
 struct reclaim {
 	struct reclaim_process *list;
@@ -20,12 +20,12 @@ struct reclaim {
 };
 
 /*
- * Adds a region to the sums of its process. Ignores a region without a process, because no process
- * can return the region's memory. Returns false if out of memory.
+ * Adds a region to the totals of its process. Ignores a region without a process, because no
+ * process can return the region's memory. Returns false if out of memory.
  */
 bool reclaim_add_region(struct reclaim *reclaim, const struct actmem_region_info *region);
 
-/* Adds the data that one handle of a process publishes. Ignores a process without regions. */
+/* Adds the counters that one handle of a process publishes. Ignores a process without regions. */
 void reclaim_add_published(struct reclaim *reclaim, int pid, const struct stats_header *header);
 
 /* Reads the memory cgroups of the processes, and returns rows as reclaim_rows() does. */

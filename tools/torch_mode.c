@@ -24,8 +24,8 @@
 #define ROUNDS		"pinned_max_round_threshold"
 #define KEEPS		"pinned_max_cached_size"
 /*
- * Shorter blocks are excluded: a program frees them often, and PyTorch would wait for the GPU each
- * time.
+ * PyTorch still rounds and keeps blocks up to this length. A program frees such blocks often, and
+ * without the cache PyTorch would wait for the GPU each time.
  */
 #define FROM_MB		"1024"
 #define HEADER		"include/c10/core/AllocatorConfig.h"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Wraps a layer to choose where its activations are between forward and backward pass.
+"""Wraps a layer to choose where its activations stay from the forward to the backward pass.
 
 prevent_cse=False is safe: inside lax.scan, XLA cannot merge the recomputation with the
 forward pass.

@@ -8,7 +8,7 @@ HOST = tuple(f"host_{kind}" for kind in DEVICE)
 
 
 def analysis(compiled):
-    """Returns the bytes by kind, and the sums of the bytes for device and host. An alias is an
+    """Returns the sizes by kind, in bytes, and their sums for device and host. An alias is an
     argument that is also an output, so the sums count it once."""
     stats = compiled.memory_analysis()
     if stats is None:

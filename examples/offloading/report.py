@@ -70,7 +70,7 @@ def on_gpu():
 
 
 def total_put():
-    """Returns the bytes that all calls have put into actmem."""
+    """Returns how many bytes all calls together have put into actmem."""
     import actmem.jax
     return actmem.jax.stats()["put_bytes_total"]
 
@@ -95,9 +95,9 @@ class Report:
         self.add(name, compiled, compiled(*arguments), tutorial, in_actmem, before)
 
     def add(self, name, compiled, results, tutorial=None, in_actmem=False, before=None):
-        """Adds a row. `tutorial` has the sizes to print below the row on a GPU. `before` is the
-        result of total_put() before the call. If `before` is None, the row has the bytes of the
-        last run that put values into actmem."""
+        """Adds a row. On a GPU, the report prints the sizes in `tutorial` below the row. `before`
+        is the result of total_put() before the call. If `before` is None, the row shows how many
+        bytes the last run stored in actmem; runs that stored none do not count."""
         arrays = on_host(results)
         row = {"name": name} | memory.analysis(compiled)
         row |= self._in_actmem(before) if in_actmem else dict.fromkeys(
@@ -108,8 +108,8 @@ class Report:
         self.document["rows"].append(row | compared._asdict() | {"digest": digest(arrays)})
 
     def _in_actmem(self, before):
-        """Returns the bytes that the last call put into actmem, and the bytes that stay in
-        actmem."""
+        """Returns how many bytes the last call put into actmem, how many bytes stay in actmem, and
+        the sum."""
         import actmem
         import actmem.jax
         self.document["actmem"] = {"backend": actmem.describe(),

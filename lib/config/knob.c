@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* The table of knobs (options). Replaces the marks in error messages by names (knob.h). */
+/*
+ * The table of knobs (options). Replaces the marks in error messages, which stand for knobs, with
+ * the knobs' names (knob.h).
+ */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>

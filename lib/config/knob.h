@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Knobs: the options that users set and that error messages name. Inside the library, error
- * messages contain marks in place of the names of knobs. When a program reads a message, the
- * library replaces each mark by a name: a field for a C program, a variable for a shell, a keyword
- * for Python. The library that `actmem run` preloads (the preload), the commands and the XLA
- * handlers are also linked with knob.c.
+ * messages contain a mark, a placeholder of two characters, in place of each knob's name. When a
+ * program reads a message, the library replaces each mark by a name: a field for a C program, a
+ * variable for a shell, a keyword for Python. The library that `actmem run` preloads (the preload),
+ * the commands and the XLA handlers are also linked with knob.c.
  */
 #ifndef LIB_CONFIG_KNOB_H
 #define LIB_CONFIG_KNOB_H

@@ -74,18 +74,18 @@ enum {
 #define CUDA_NAME_BYTES		256
 #define CUDA_BUS_ID_BYTES	32
 
-/* The purposes of the functions. */
+/* Tasks that need the functions. */
 enum cuda_use {
 	CUDA_REGISTERS = 1 << 0,	/* to register regions */
 	CUDA_ALLOCATES = 1 << 1,	/* to allocate memory in place of regions */
 	CUDA_COPIES = 1 << 2,		/* to copy on streams: the handlers for XLA */
 	CUDA_SERVES = 1 << 3,		/* to serve a program's own calls: the preload */
 	CUDA_ALL = CUDA_REGISTERS | CUDA_COPIES | CUDA_SERVES,
-	CUDA_OPTIONAL = 1 << 4,		/* a function that libcuda lacks is NULL: no error */
+	CUDA_OPTIONAL = 1 << 4,		/* libcuda may lack the function, which is then NULL */
 };
 
 /*
- * Each row has a function's name, its parameters and its purposes (enum cuda_use). The attribute of
+ * Each row has a function's name, its parameters and its uses (enum cuda_use). The attribute of
  * cuPointerGetAttribute() is an enum in NVIDIA's cuda.h.
  */
 #define CUDA_FUNCTIONS(f)								\
@@ -153,13 +153,12 @@ struct cuda_functions {
 
 #undef CUDA_DECLARE
 
-/* If cuda_load() has returned 0 for a purpose, the functions for this purpose are set. */
+/* After cuda_load(@uses) has returned 0, the functions for @uses are set. */
 extern struct cuda_functions cuda;
 
 /*
- * Loads libcuda.so.1 and finds the functions for the purposes @uses (enum cuda_use), unless an
- * earlier call did. Returns 0, or -ENOENT or -EOPNOTSUPP with an error message in @words.
- * Thread-safe.
+ * Loads libcuda.so.1 and finds the functions for @uses (flags of enum cuda_use), unless an earlier
+ * call did. Returns 0, or -ENOENT or -EOPNOTSUPP with an error message in @words. Thread-safe.
  */
 int cuda_load(unsigned int uses, char *words, size_t size);
 

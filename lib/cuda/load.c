@@ -15,7 +15,7 @@
 struct cuda_functions cuda;
 
 static pthread_mutex_t publish_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uint loaded_uses;		/* the purposes whose functions are loaded */
+static atomic_uint loaded_uses;		/* enum cuda_use: flags whose functions are loaded */
 
 #define CUDA_ROW(name, parameters, uses)	\
 	{ #name, offsetof(struct cuda_functions, name), uses },
@@ -29,8 +29,8 @@ static const struct {
 #define ROWS	(sizeof(rows) / sizeof(rows[0]))
 
 /*
- * Looks up only functions for the purposes @uses, because other libraries can intercept the lookup
- * of a function.
+ * Looks up only functions that @uses (enum cuda_use) needs, because other libraries can intercept
+ * the lookup of a function.
  */
 static int find_functions(struct cuda_functions *found, void *library, unsigned int uses,
 			  char *words, size_t size)

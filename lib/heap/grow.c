@@ -109,7 +109,8 @@ static void wait_for_closing(struct actmem_heap *heap, uint64_t most)
 /*
  * Returns the chunk length for a region of @length. Blocks of @home bytes should fill a chunk
  * without waste. The limit still permits @left bytes. If @length is more than half of @left,
- * returns the longest chunk that the runtime accepts, because long blocks may fit nowhere else.
+ * returns the longest chunk that the runtime accepts: later regions may be too short for long
+ * blocks.
  */
 static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t length, uint64_t left,
 				   uint64_t home)

@@ -48,9 +48,9 @@ struct actmem_heap_stats {
  * region is shorter than that if a shorter length leaves less memory unused when blocks of the
  * requested length fill the region. A region is longer if the requested block is longer than
  * grow_bytes. In a large heap, regions can also be longer than grow_bytes: up to 1/128 of the total
- * length of the existing regions. This maximum rises to 1/16 if blocks of the requested length
- * cannot fill any region of this length or less. The maximum rises to 1/8 if more than 1/16 of the
- * heap is free, but no free range is long enough for the block.
+ * length of the existing regions. This maximum rises to 1/16 if, at every region length up to it,
+ * blocks of the requested length would leave too much memory unused. The maximum rises to 1/8 if
+ * more than 1/16 of the heap is free, but no free range is long enough for the block.
  *
  * A region consists of chunks, which a runtime (actmem_runtime.h) registers with the accelerator
  * one by one. A chunk is at most 64 GiB long. If the heap is registered with a runtime, a chunk is
@@ -98,7 +98,7 @@ int actmem_heap_destroy(struct actmem_heap *heap);
  * -EMFILE  the heap needs more than 4096 files
  * others  the heap needs a new region, and creating the region failed with an error of
  *	actmem_region_create() or, with a heap_name, of actmem_region_open(). If the heap is
- *	registered with a runtime, the error can also be one of actmem_region_register()
+ *	registered with a runtime, the call can also fail with an error of actmem_region_register()
  */
 int actmem_heap_alloc(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		      void **block);

@@ -114,7 +114,7 @@ struct actmem_region_info {
  * -EOPNOTSUPP  the backend lacks this page size, or supports it only without ACTMEM_REGION_LAZY
  * -EIO  a page is on a node that was not wanted
  * -EFBIG  the region would be longer than RLIMIT_FSIZE permits (memfd)
- * -EMFILE  too many descriptors are open. memfd: also if 4096 regions, the maximum, are open
+ * -EMFILE  too many descriptors are open, or 4096 memfd regions (the maximum) are open
  *
  * If the library used a fallback that the caller allowed, the call returns 0, and actmem_error()
  * says which fallback and why. The counter fallbacks_total of @am counts the fallback. If the
@@ -299,9 +299,10 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
  *
  * -EINVAL, -EPERM  as for actmem_region_populate()
  * -EBUSY  the region is registered with a runtime (actmem_runtime.h), or a queue registered it with
- *	io_uring (see ACTMEM_ATTACH_PLAIN). driver: also if a device or I/O in flight pins a page.
- *	The pinned page keeps its contents; the other pages are freed. The error can be transient:
- *	the kernel sometimes releases a pin shortly after the process that pinned the page has ended
+ *	io_uring (see ACTMEM_ATTACH_PLAIN). With the driver, the call also fails if a device or I/O
+ *	in flight pins a page. The pinned page keeps its contents; the other pages are freed. The
+ *	error can be transient: the kernel sometimes releases a pin shortly after the process that
+ *	pinned the page has ended
  *
  * memfd: the kernel does not report pins of a page. If a device still pins a discarded page, data
  * that the device writes to the page is lost. Before this call, unregister the region and wait for

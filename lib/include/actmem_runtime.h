@@ -99,13 +99,13 @@ struct actmem_runtime_info {
 	uint64_t regions;		/* regions that are registered now */
 	uint64_t chunks;		/* chunks in which the runtime registered the regions */
 	uint64_t bytes;			/* registered bytes, including own_bytes */
-	uint64_t far_bytes;		/* part of @bytes: on sockets other than the device's */
+	uint64_t far_bytes;		/* registered bytes on sockets other than the device's */
 	uint64_t regions_total;
 	uint64_t far_total;		/* registered regions with pages on other sockets */
 	uint64_t failures_total;	/* registrations that the runtime refused */
 	uint64_t lost_total;		/* regions whose registration the runtime dropped */
 	char text[ACTMEM_DEVICE_TEXT_MAX];	/* name and bus address of the device */
-	uint64_t own_bytes;		/* part of @bytes: the runtime's own memory */
+	uint64_t own_bytes;		/* registered bytes that the runtime allocated itself */
 };
 
 /* Returns the device, and counters of current and past registrations. */

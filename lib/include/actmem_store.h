@@ -9,19 +9,19 @@
  * blocks to spill files.
  *
  * The store learns when a block will be needed. A key recurs in every training step. The store
- * counts how many other blocks are taken between the put and the take of a key's block, and expects
- * the same number in the next step. A key contains a name (struct actmem_key). If no block of a key
- * has been taken yet, the store uses the count of the last taken block whose key has the same name.
- * Until a block of a name has been taken, the store expects the blocks of this name in reverse
- * order of their puts, because a backward pass takes them in this order. A wrong expectation only
- * costs time: each take still returns the right data.
+ * counts how many other blocks are taken after the block of a key is put and before it is taken,
+ * and expects the same number in the next step. A key contains a name (struct actmem_key). If no
+ * block of a key has been taken yet, the store uses the count of the last taken block whose key has
+ * the same name. Until a block of a name has been taken, the store expects the block that was put
+ * last to be taken first, as in a backward pass. A wrong expectation only costs time:
+ * actmem_store_take() still returns the right data.
  *
  * If the store did not expect several of the blocks that are taken in a step (misses_total counts
  * them), it concludes that the order has changed, and expects runs. In a run, the program takes
- * neighbouring blocks one after the other, either in the order of their puts or in the reverse
- * order. The store expects a run to be as long as the previous run, and reads the blocks of this
- * run ahead. The store reads all other blocks one at a time. The store relies on the learned order
- * again when blocks are taken in that order, or at the next step.
+ * neighbouring blocks one after the other, either in the order in which they were put or in the
+ * reverse order. The store expects a run to be as long as the previous run, and reads the blocks of
+ * this run ahead. The store reads all other blocks one at a time. The store relies on the learned
+ * order again when blocks are taken in that order, or at the next step.
  *
  * The store can get less memory than its budget if other processes use up a limit, or if few pages
  * are free. A store that can spill then works with the memory that it has, until it can get more.
@@ -388,7 +388,7 @@ enum actmem_store_event_kind {
 	ACTMEM_STORE_SPILL_END,
 	ACTMEM_STORE_FILL_BEGIN,
 	ACTMEM_STORE_FILL_END,
-	ACTMEM_STORE_STALL_BEGIN,	/* a put or a take starts to wait */
+	ACTMEM_STORE_STALL_BEGIN,	/* a thread that puts or takes a block starts to wait */
 	ACTMEM_STORE_STALL_END,
 };
 

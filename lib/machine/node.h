@@ -109,11 +109,11 @@ bool node_is_only_one(unsigned int *node);
 /* Returns -errno. The error message names @call and, if that call was forbidden, a remedy. */
 int fail_numa_call(const char *what, const char *call);
 
-/* Return the bytes of the free pages, or of all pages, in these nodes' pools of hugetlb pages. */
+/* Return the size in bytes of the free pages, or of all pages, in these nodes' hugetlb pools. */
 uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes);
 uint64_t nodes_all_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes);
 
-/* Returns the bytes on these nodes that are free or that the kernel can free at once. */
+/* Returns how many bytes on these nodes are free or can be freed by the kernel at once. */
 uint64_t nodes_available_bytes(const struct actmem_nodes *nodes);
 
 /*

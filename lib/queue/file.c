@@ -248,8 +248,8 @@ static int open_files(struct actmem_file *file, const struct actmem_file_options
 		file->count++;
 	}
 	/*
-	 * Let forked children close the files from now on: the allocation below can take seconds,
-	 * and the process can fork meanwhile.
+	 * A child that is forked from now on closes the files. Do this before the allocation below,
+	 * which can take seconds.
 	 */
 	file->held.descriptors = file->descriptors;
 	file->held.count = file->count;
@@ -336,8 +336,8 @@ int actmem_file_close(struct actmem_file *file)
 		link_remove(&file->link);
 		queue->file_count--;
 		/*
-		 * A set of files that is opened later can get the same address, but must be
-		 * published under its own name.
+		 * If another set of files gets the same address later, `actmem waits` must show
+		 * that set's own name.
 		 */
 		if (queue->published_file == file)
 			queue->published_file = NULL;

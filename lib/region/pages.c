@@ -67,8 +67,9 @@ static int publish_change(struct actmem_region *region, int error)
 void region_hold_pages(struct actmem_region *region)
 {
 	/*
-	 * Wait until a change in progress of a memfd region has ended. A change of a driver's
-	 * region holds no lock: the driver never discards pinned pages.
+	 * If another thread is populating or discarding pages of a memfd region, wait until it has
+	 * finished. For a driver's region, such a thread holds no lock: the driver never discards
+	 * pinned pages.
 	 */
 	pthread_mutex_lock(&region->pages_lock);
 	region->buffers++;

@@ -22,7 +22,7 @@ static void await_claim(struct actmem_store *store, struct waiter *waiter,
 {
 	waiter->claimed = block;
 	link_append(&store->claim_waiters, &waiter->link);
-	/* This thread frees no memory while it waits, so let the first waiter check again. */
+	/* This thread frees nothing while it waits, so the first waiter for memory may fail. */
 	store_kick(store);
 	while (!link_is_alone(&waiter->link) && !waiter_is_late(waiter))
 		store_sleep(store, waiter, block, WAIT_BLOCK);
@@ -172,14 +172,13 @@ static void note_take(struct actmem_store *store, struct store_block *block)
 	pace_take(&store->pace, block->length, clock_ns());
 }
 
-/* Returns the counter (hit, late or miss) that a take would increment now. */
+/* Returns the counter (hit, late or miss) to increment if the block is taken now. */
 static uint64_t *counter_of_take(struct actmem_store *store, const struct store_block *block)
 {
 	if (block->memory && block->transfer != TRANSFER_FILL)
 		return &store->stats.hits_total;
 	/*
-	 * The take is late: the block is being read, or the store expects this take and will read
-	 * the block next.
+	 * Late: the block is being read, or the store expects it to be taken and will read it next.
 	 */
 	if (block->transfer || (store->filed.first == &block->place &&
 				block->place.want.at != WANTED_UNKNOWN))

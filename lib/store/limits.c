@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Returns memory of a spilling store when a limit is lowered below the usage, and lets the store
- * grow again when the limits allow it. A thread watches the limits, which can change at any time:
+ * Adapts a store that can spill to the memory limits. If a limit falls below the usage, the store
+ * frees memory. It grows again when the limits allow it. A thread watches the limits, which can
+ * change at any time:
  *
  * - the driver's limits of the user, the node and the mount, and since Linux 7.3 the dmem.max of
  *   the cgroup (the driver reports the excess as a surplus);
@@ -61,9 +62,9 @@ static void take_limit(struct room *room, int64_t left, const char *why)
 }
 
 /*
- * Returns the store's share of @left bytes: one of @sharers equal parts. If @left is negative,
- * there is an excess. The function then returns the store's share of this excess as a negative
- * number, in proportion to @held of @used bytes.
+ * Returns the store's share of @left bytes: one of @sharers equal parts. If @left is negative, the
+ * usage exceeds the limit. The result is then @left * @held / @used, rounded down: the store's
+ * share of the excess.
  */
 static int64_t share_of(int64_t left, uint64_t held, uint64_t used, uint64_t sharers)
 {

@@ -283,7 +283,7 @@ static bool may_use_all(const struct actmem_store *store, uint64_t length)
 /*
  * When blocks are not taken in the expected order, any block may be next. Returns true if the store
  * should read a block of @length bytes ahead nevertheless. The store reads only into memory that
- * the next run of takes does not need: otherwise that run would evict the block. The store reads
+ * the next run (follow.h) does not need: otherwise that run would evict the block. The store reads
  * one block at a time, so that an urgent fill need not wait long.
  */
 static bool may_guess(const struct actmem_store *store, uint64_t length)
@@ -305,7 +305,7 @@ static bool is_to_be_read(const struct actmem_store *store, const struct store_b
 	const struct want *want = &block->place.want;
 	uint64_t window, takes;
 
-	/* The program asked for this block, or the run of takes is expected to reach it. */
+	/* The program asked for this block, or the run is expected to reach it. */
 	if (!want->at)
 		return true;
 	if (store->follow.doubt)

@@ -280,7 +280,7 @@ int store_room(struct actmem_store *store, struct waiter *waiter, struct store_b
 	int error = WAIT;
 
 	link_append(&store->waiters, &waiter->link);
-	/* This thread frees no memory while it waits, so let the first waiter check again. */
+	/* This thread frees nothing while it waits, so the first waiter for memory may fail. */
 	store_kick(store);
 	for (;;) {
 		if (store->waiters.next == &waiter->link)

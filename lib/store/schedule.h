@@ -3,15 +3,15 @@
  * Learns when blocks will be taken, how much memory all blocks need at the peak, and how far to
  * read ahead. The functions take no lock and do no I/O.
  *
- * Time is counted in takes: each take of any block advances the clock by one. The distance of a
- * block is the number of takes from its put to its own take. The next block of a key is expected to
- * have the same distance as the key's last block. A key consists of a name and an instance. There
- * are two exceptions: no block of the key was ever taken, or the instance does not recur
- * (ACTMEM_INSTANCE_ONCE). The block is then expected to have the same distance as the last taken
- * block of its name.
+ * Time is counted in blocks taken: whenever a block is taken, the clock advances by one. The
+ * distance of a block is the time between putting it into the store and taking it. The next block
+ * of a key is expected to have the same distance as the key's last block. A key consists of a name
+ * and an instance. There are two exceptions: no block of the key was ever taken, or the instance
+ * does not recur (ACTMEM_INSTANCE_ONCE). The block is then expected to have the same distance as
+ * the last taken block of its name.
  *
- * A block can be put back after its take. Putting the block back counts as a new put, which begins
- * the block's next turn. Turns are numbered from 0.
+ * A block can be put back after it was taken. This counts as putting a new block, and begins the
+ * block's next turn. Turns are numbered from 0.
  */
 #ifndef LIB_STORE_SCHEDULE_H
 #define LIB_STORE_SCHEDULE_H
@@ -37,7 +37,7 @@
 struct habit;
 
 struct schedule {
-	uint64_t clock;			/* the time, in takes */
+	uint64_t clock;			/* the time: number of blocks taken so far */
 	uint64_t puts;
 	uint64_t urgent, guesses;
 	uint64_t takes_since_put;
@@ -54,10 +54,13 @@ struct schedule {
 void schedule_init(struct schedule *schedule);
 void schedule_destroy(struct schedule *schedule);
 
-/* Records the put that begins turn @turn of a block. Returns the expected time of its take. */
+/*
+ * Records that a block was put into the store: its turn @turn begins. Returns the time when the
+ * block is expected to be taken.
+ */
 struct want schedule_put(struct schedule *schedule, struct actmem_key key, unsigned int turn);
 
-/* Records the take of turn @turn of a block. @put_clock is the time of the turn's put. */
+/* Records that a block was taken in its turn @turn. @put_clock is the time when that turn began. */
 void schedule_take(struct schedule *schedule, struct actmem_key key, unsigned int turn,
 		   uint64_t put_clock);
 
@@ -107,9 +110,9 @@ void bandwidth_end(struct bandwidth *bandwidth, uint64_t bytes, bool well, uint6
  */
 uint64_t bandwidth_busy(const struct bandwidth *bandwidth, uint64_t most);
 
-/* The pauses between takes, and the lengths of blocks. */
+/* The pauses after each taken block, and the lengths of blocks. */
 struct pace {
-	uint64_t last;			/* ns; 0: no take yet */
+	uint64_t last;			/* ns; 0: no block taken yet */
 	uint64_t pause;			/* longest recent pause, in ns */
 	uint64_t length;		/* average length of taken blocks */
 	uint64_t longest;		/* length of the longest block so far */

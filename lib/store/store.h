@@ -18,8 +18,8 @@
  * work. move.c spills and fills, room.c gets memory for waiters, and guess.c handles blocks that
  * are not taken in the expected order. The second group of five files calls blocks.c, the table of
  * blocks. blocks.c calls files that take no lock and do no I/O: schedule.c (predicts when blocks
- * will be taken), order.c (sorts blocks by that time), follow.c (runs of takes), and spillfile.c
- * (space in files).
+ * will be taken), order.c (sorts blocks by that time), follow.c (runs of neighbours), and
+ * spillfile.c (space in files).
  *
  * Locks: the store's lock protects everything in a store. A thread releases this lock during long
  * work, such as creating regions, attaching them or allocating files. While a thread acquires the
@@ -270,7 +270,7 @@ struct store_block *store_add(struct actmem_store *store, struct actmem_key key,
 
 int store_fail_no_block(const struct actmem_store *store, struct actmem_key key, const char *why);
 
-/* Records that the block was put or put back. From now on, threads can hold it. */
+/* Records that the block was put into the store, or put back. From now on, threads can hold it. */
 void store_add_put(struct actmem_store *store, struct store_block *block);
 
 /* After a change of the block, moves it to the order and the sums of its new state. */

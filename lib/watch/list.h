@@ -11,7 +11,7 @@
 #include "base/base.h"
 
 struct region_item {
-	struct actmem_region_info info;	/* points to the next two fields, even if path is "" */
+	struct actmem_region_info info;	/* its node_bytes and path point to the fields below */
 	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	char path[PATH_TEXT_MAX];
 };

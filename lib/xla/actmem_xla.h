@@ -5,18 +5,18 @@
  * them when a program executes a custom call.
  *
  * actmem_put copies its first operand into a block of a store and returns a token, uint32[4].
- * actmem_take gets such a token, and copies the token's block into its result. A take whose
- * attribute `ends` is true is the last take of its token, and frees the block. If `ends` is false
- * for all takes of a token, actmem_drop frees the token's block. There are handlers for CPUs and
- * for CUDA. On CUDA, actmem_tie announces later calls of actmem_take, so that the host waits only
- * once for the tokens of all these calls (call.h).
+ * actmem_take gets such a token, and copies the token's block into its result. If its attribute
+ * `ends` is true, actmem_take uses the token for the last time, and frees the block. If `ends` is
+ * false in all calls for a token, actmem_drop frees the token's block. There are handlers for CPUs
+ * and for CUDA. On CUDA, actmem_tie announces later calls of actmem_take, so that the host waits
+ * only once for the tokens of all these calls (call.h).
  *
  * XLA does not report that an execution failed or was discarded. Therefore the library counts
  * generations (defined below) to find the values of abandoned forward passes. A site is a call of a
- * checkpointed function in a program. A generation is the set of all puts of one site in one XLA
- * run on one device. A generation is unfinished until all of its values are taken. When a site
- * begins a generation and already has the maximum number of unfinished generations, the library
- * reclaims the site's oldest generation.
+ * checkpointed function in a program. A generation is the set of all values that one site stores in
+ * one XLA run on one device. A generation is unfinished until all of its values are taken. When a
+ * site begins a generation and already has the maximum number of unfinished generations, the
+ * library reclaims the site's oldest generation.
  */
 #ifndef ACTMEM_XLA_H
 #define ACTMEM_XLA_H
@@ -43,8 +43,8 @@ struct actmem_xla_stats {
 	uint64_t put_bytes_total;
 	uint64_t takes_total;
 	uint64_t take_bytes_total;
-	uint64_t last_run_put_bytes;	/* bytes put in the latest XLA run with a put */
-	uint64_t last_run_take_bytes;	/* bytes taken in the latest XLA run with a take */
+	uint64_t last_run_put_bytes;	/* bytes stored by the latest XLA run that stored any */
+	uint64_t last_run_take_bytes;	/* bytes taken by the latest XLA run that took any */
 	uint64_t reclaimed_blocks_total;	/* blocks reclaimed by the limit on generations */
 	uint64_t reclaimed_bytes_total;
 	uint64_t reset_blocks_total;	/* blocks freed by actmem_xla_reset() */
@@ -53,7 +53,7 @@ struct actmem_xla_stats {
 	uint64_t generations_max;	/* most generations per site and device; 0: no limit */
 	uint64_t checksum;		/* 1: blocks are checksummed */
 	uint64_t lost_blocks_total;	/* blocks that could not be copied or read */
-	uint64_t dropped_blocks_total;	/* blocks freed by actmem_drop, not by a take */
+	uint64_t dropped_blocks_total;	/* blocks freed by actmem_drop, not actmem_take */
 	uint64_t own_bytes;		/* memory that CUDA allocated, because it refused regions */
 	uint64_t own_bytes_total;	/* own_bytes and own_bytes_total include arrays */
 };

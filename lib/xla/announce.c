@@ -5,14 +5,13 @@
  * before the layer takes them. The host then waits only once for all tokens of the layer; see
  * saved.h.
  *
- * The layer's takes depend on the announcement (a tie; see call.h), so each take is called after
- * its announcement. A block is a candidate for a take if no take has got the block yet, and if its
- * announcement matches the take. The announcement and the take must have the same execution,
- * device, site and number. If there is exactly one candidate, the take gets this block. In an
- * unrolled loop, the next iteration may also have announced its blocks. With two candidates, the
- * host must read the token from the device. Announcing a block that is not in the table is an
- * error. If this error were ignored, the only candidate for the take might be the block of another
- * iteration.
+ * The layer's calls of actmem_take depend on the announcement (actmem_tie; see call.h), so each
+ * call runs after its announcement. A block is a candidate for a call if no other call has taken
+ * the block yet, and if its announcement has the execution, device, site and number of the call. If
+ * there is exactly one candidate, the call takes this block. In an unrolled loop, the next
+ * iteration may also have announced its blocks. With two candidates, the host must read the token
+ * from the device. Announcing a block that is not in the table is an error. If this error were
+ * ignored, the only candidate for a call might be the block of another iteration.
  */
 #include <string.h>
 

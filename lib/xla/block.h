@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A put copies a value of a program into a block of a store, and a take copies it back. These
- * structs describe the blocks, puts and takes. saved.h has the calls.
+ * The handler actmem_put copies a value of a program into a block of a store, and actmem_take
+ * copies it back. The structs below describe blocks, and calls of these handlers. saved.h has the
+ * functions for blocks.
  */
 #ifndef LIB_XLA_BLOCK_H
 #define LIB_XLA_BLOCK_H
@@ -18,13 +19,13 @@
 struct generation;
 
 /*
- * Programs hold tokens, as uint32[4]. A token identifies one example of a block. A put under vmap
- * makes one block of all examples of the batch. Without vmap, a block has one example.
+ * Programs hold tokens, as uint32[4]. A token identifies one example of a block. Under vmap,
+ * actmem_put stores all examples of the batch in one block. Without vmap, a block has one example.
  */
 struct token {
-	uint64_t id;			/* the block; 0: no block, and a take returns zeros */
+	uint64_t id;			/* block's id; 0: no block, so actmem_take returns zeros */
 	uint32_t example;
-	uint32_t changed;		/* not 0: a function changed the value, so takes fail */
+	uint32_t changed;		/* not 0: a function changed the value; actmem_take fails */
 };
 
 /*
@@ -50,7 +51,7 @@ struct saved {
 	uint64_t references;		/* one for each token that has not been dropped */
 	struct shape shape;		/* of each example */
 	struct actmem_key key;		/* the block's key in the store */
-	int64_t run;			/* execution that put the block */
+	int64_t run;			/* execution that stored the value in the block */
 	void *fill;			/* memory to fill; NULL after the block is filled */
 	uint64_t bytes;
 	uint32_t device;
@@ -61,30 +62,30 @@ struct saved {
 	void (*unstage)(void *staged);
 	/* The table of live blocks and its generations (generation.h) use the fields below. */
 	bool busy;			/* a thread fills the block or reads it ahead */
-	unsigned int claims;		/* takes under way */
-	bool is_released;		/* a take has released the block's memory */
+	unsigned int claims;		/* calls of actmem_take that use the block */
+	bool is_released;		/* actmem_take has released the block's memory */
 	bool many;			/* the block can be taken several times; never prefetched */
 	bool is_kept;			/* the current actmem_xla_reset() keeps the block */
 	uint32_t layout;		/* identifies the sharding of the value */
 	struct generation *generation;	/* NULL: not in the table; the last user frees the block */
 	int64_t taker_run;		/* if announced: the execution that will take the block */
-	uint32_t taker_number;		/* if announced: the take's number at its site */
+	uint32_t taker_number;		/* if announced: attribute `number` of actmem_take */
 	struct saved *announced_next, **announced_link;	/* link is NULL if not announced */
 	struct saved *table_next;
 	struct saved *next, **link;
 };
 
-/* A take that is under way. */
+/* A call of actmem_take that is under way. */
 struct claim {
 	struct saved *block;
 	const void *memory;		/* memory of the rows; NULL: on the device, or no bytes */
 	uint64_t offset;		/* offset of the rows in the block */
-	bool ends;			/* this is the last take of the block */
+	bool ends;			/* this call takes the block for the last time */
 };
 
-/* Properties of a put or take that its handler knows. */
+/* Properties of a call of actmem_put or actmem_take. */
 struct origin {
-	const char *site;		/* NULL for a take that has no number at its site */
+	const char *site;		/* NULL: actmem_take without attribute `number` */
 	size_t site_length;
 	bool bounded;			/* put: the limit on generations applies (actmem_xla.h) */
 	bool many;			/* put: the block can be taken several times */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Names a block in error messages by its site, the place in the program that put the value. */
+/* Names a block in error messages by its site, the place in the program that stored the value. */
 #include <stdio.h>
 
 #include "xla/memory.h"

@@ -64,7 +64,7 @@ static bool read_site(XLA_FFI_CallFrame *frame, struct origin *origin)
 	return true;
 }
 
-/* Returns true if @value begins with all dimensions of @tokens except the last one. */
+/* Returns true if the first dimensions of @value are all dimensions of @tokens but the last. */
 static bool begins_as(const XLA_FFI_Buffer *value, const XLA_FFI_Buffer *tokens)
 {
 	int64_t i, rank = tokens->rank - 1;
@@ -77,7 +77,10 @@ static bool begins_as(const XLA_FFI_Buffer *value, const XLA_FFI_Buffer *tokens)
 	return true;
 }
 
-/* Reads the shape of an example of @value. The example has the dimensions from @batch on. */
+/*
+ * Stores the shape of one example, an element of the batch @value. The shape omits the first @batch
+ * dimensions of @value.
+ */
 static void read_shape(const XLA_FFI_Buffer *value, int64_t batch, struct shape *shape)
 {
 	size_t used = (size_t)snprintf(shape->text, sizeof(shape->text), "%s[",
@@ -109,8 +112,8 @@ void call_set_type(struct shape *shape, const struct shape *from, XLA_FFI_DataTy
 }
 
 /*
- * Reads the attribute @batch of a put. Computes the number of examples, which is the product of the
- * first *@batch dimensions of @value.
+ * Reads the attribute @batch of a call of actmem_put. Computes the number of examples, which is the
+ * product of the first *@batch dimensions of @value.
  */
 static bool read_examples(XLA_FFI_CallFrame *frame, const XLA_FFI_Buffer *value, uint32_t *batch,
 			 uint64_t *examples)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The operands, attributes and results of the handlers, on each platform:
+ * The operands, attributes and results of the handlers actmem_put, actmem_take and so on, on each
+ * platform:
  *
  *   put  (value) {site: string, batch: int32, bounded: bool, many: bool,
  *                 layout: uint32} -> token
@@ -9,23 +10,24 @@
  *   hold (tokens) -> tokens
  *   drop (tokens, ignored...) -> uint32[1]
  *
- * A token is uint32[4] (struct token). The last dimension of an array of tokens is 4. The number of
- * examples of a put is the product of the first @batch dimensions of its value. The put returns the
- * token of example 0, and the program computes the tokens of the other examples. A take returns one
- * example for each of its tokens, in the order of the tokens. The value of a take has the
- * dimensions of the array of tokens without the last dimension, followed by the dimensions of an
- * example. A take fails if its layout, or the type or dimensions of its examples, differ from those
- * of the put.
+ * A token is uint32[4] (struct token). The last dimension of an array of tokens is 4. The value of
+ * actmem_put has as many examples as the product of its first @batch dimensions. The handler
+ * returns the token of example 0, and the program computes the tokens of the other examples.
+ * The handler actmem_take returns one example for each of its tokens, in the order of the tokens.
+ * Its value has the dimensions of the array of tokens without the last dimension, followed by the
+ * dimensions of an example. The handler fails if its layout, or the type or dimensions of its
+ * examples, differ from those of actmem_put.
  *
- * A tie returns its tokens only after its ignored operand has been computed. A tie has an entry in
- * `numbers` for each of its operands with tokens. If such an operand is a single token and its
- * entry is not -1, the tie announces the take of this token (saved.h). The announced take is the
- * one whose attribute `number` equals the entry and whose `site` is that of the token's put. A take
- * without a number is not announced.
+ * The handler actmem_tie returns its tokens only after its ignored operand has been computed. The
+ * array `numbers` has an entry for each operand with tokens. If such an operand is a single token
+ * and its entry is not -1, actmem_tie announces the call of actmem_take that will take this token
+ * (saved.h). In that call, the attribute `number` equals the entry, and `site` is the site where
+ * the token's block was stored. Calls without a number are not announced.
  *
- * A hold adds a reference for each of its tokens. A drop removes one reference for each of its
- * tokens, and so does a take whose attribute `ends` is true. A drop runs after the takes whose
- * results are its ignored operands. The result of a drop has no meaning.
+ * The handler actmem_hold adds a reference for each of its tokens. The handler actmem_drop removes
+ * one reference for each of its tokens, and so does actmem_take if its attribute `ends` is true.
+ * XLA calls actmem_drop after the calls of actmem_take whose results are its ignored operands. The
+ * result of actmem_drop has no meaning.
  */
 #ifndef LIB_XLA_CALL_H
 #define LIB_XLA_CALL_H
@@ -42,7 +44,7 @@ struct call {
 	void *value;
 	uint64_t bytes;			/* length of value */
 	void *token;			/* put: one token; other calls: an array of tokens */
-	struct origin origin;		/* the caller sets is_gpu; a take does not set bounded */
+	struct origin origin;		/* the caller sets is_gpu; only call_put() sets bounded */
 	uint32_t number;		/* take: the attribute `number` */
 	const int32_t *numbers;		/* tie: the attribute `numbers` */
 	uint64_t count;			/* number of arrays (tie) or tokens (take, hold, drop) */
@@ -66,8 +68,8 @@ void call_set_type(struct shape *shape, const struct shape *from, XLA_FFI_DataTy
 int64_t call_tokens_in(const XLA_FFI_Buffer *buffer);
 
 /*
- * Returns the number of tokens of operand @i of a tie. Stores the address of the operand's tokens
- * in *@from, and the address of result @i in *@to.
+ * Returns the number of tokens of operand @i of actmem_tie. Stores the address of the operand's
+ * tokens in *@from, and the address of result @i in *@to.
  */
 uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **to);
 

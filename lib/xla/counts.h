@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Counts the values that programs put and take, in total and by device. saved_lock (generation.h)
+ * Counts the values that programs store and take, in total and by device. saved_lock (generation.h)
  * guards all counts except transfer_counts.
  */
 #ifndef LIB_XLA_COUNTS_H
@@ -20,11 +20,11 @@ extern struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 #define TRANSFER_COUNT(device, name, value)	\
 	__atomic_add_fetch(&transfer_counts[device].name, (value), __ATOMIC_RELAXED)
 
-/* A block is live from the beginning of its put until it leaves the table (saved.h). */
+/* A block is live from saved_begin() until it leaves the table (saved.h). */
 void counts_begin(uint32_t device, uint64_t bytes);
 void counts_end(uint32_t device, uint64_t bytes);
 
-/* Count a put whose memory is reserved, and a take whose block was found. */
+/* Count a block whose memory was reserved, and a block that was found for actmem_take. */
 void counts_put(uint32_t device, uint64_t bytes, int64_t run);
 void counts_take(uint32_t device, uint64_t bytes, int64_t run);
 

@@ -29,7 +29,7 @@ XLA_FFI_Error_Code ffi_code(int error);
 uint64_t ffi_threads(XLA_FFI_CallFrame *frame);
 /* Schedules @task on XLA's pool. Returns false on failure; the caller then runs @task itself. */
 bool ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data);
-/* Creates a future. Returns NULL on failure; the caller then does its work before it returns. */
+/* Creates a future. If this returns NULL, the handler must finish its work before it returns. */
 XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame);
 /*
  * Completes a future, with an error unless @error is NULL. During the call, XLA may continue the

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Internals of the table of live blocks. saved.c adds blocks, claim.c removes them, and announce.c
- * records which blocks a program will take next. saved_lock guards the table and its blocks. A
- * thread holds the lock for tens of nanoseconds per put or take. A thread never holds the lock
- * while it copies memory, or while it calls the store, because such a call may sleep.
+ * records which blocks a program will take next. saved_lock guards the table and its blocks. For
+ * each block that it puts or takes, a thread holds the lock for tens of nanoseconds. A thread never
+ * holds the lock while it copies memory, or while it calls the store, because such a call may
+ * sleep.
  */
 #ifndef LIB_XLA_GENERATION_H
 #define LIB_XLA_GENERATION_H
@@ -21,7 +22,7 @@
 #define SERIAL_BITS	40
 #define SERIAL_MASK	((UINT64_C(1) << SERIAL_BITS) - 1)
 
-/* The blocks that one execution put at one site on one device (saved.h). */
+/* The blocks that one execution stored at one site on one device (saved.h). */
 struct generation {
 	int64_t run;
 	uint32_t device;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Each store that is registered with CUDA has a thread that allocates and registers memory before a
- * put needs it. Allocating and registering can take seconds. The thread that runs a put must not
- * wait, because the same thread starts the device's work. The store's thread works during the first
- * forward pass; later passes find the memory allocated. The store's thread reports no failure: the
- * put that needs the memory fails with an error message.
+ * Each store that is registered with CUDA has a thread that allocates and registers memory before
+ * actmem_put needs it. Allocating and registering can take seconds. The thread that runs actmem_put
+ * must not wait, because the same thread starts the device's work. The store's thread works during
+ * the first forward pass; later passes find the memory allocated. The store's thread reports no
+ * failure: actmem_put fails with an error message when it needs the memory.
  */
 #ifndef LIB_XLA_GROW_H
 #define LIB_XLA_GROW_H

@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 /*
- * The name of a block in its store consists of the number of its site, its device, and the number
- * of its put within the generation (saved.h). The same names recur in every training step. The
- * device in a name also determines which store has the block.
+ * The name of a block in its store consists of the number of its site, its device, and the block's
+ * number within the generation (saved.h). The same names recur in every training step. The device
+ * in a name also determines which store has the block.
  */
 #define MEMORY_SITE_SHIFT	40
 #define MEMORY_GPU		(UINT64_C(1) << 39)

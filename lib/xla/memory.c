@@ -21,8 +21,8 @@
 #include "xla/stores.h"
 
 /*
- * Each store has a share of the budget (shares.h). A put can wait until stores on other nodes have
- * released memory that belongs to the share of the put's store. The put tries again every
+ * Each store has a share of the budget (shares.h). actmem_put can wait until stores on other nodes
+ * have released memory that belongs to the share of its own store. It tries again every
  * SHARE_WAIT_US, at most SHARE_WAITS times.
  */
 #define SHARE_WAIT_US	1000

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Memory that the CUDA driver allocates, instead of regions; see own_memory.h.
+ * Allows, counts and reports memory that the CUDA driver allocates if it refuses to register
+ * regions; see own_memory.h.
  *
  * Such memory cannot be attached to a queue, so blocks in it cannot spill.
  */

@@ -174,8 +174,8 @@ static void site_reclaim(struct site *site, const struct origin *origin,
 }
 
 /*
- * Returns the generation of @site that gets the block of the put @origin, or NULL if there is no
- * memory for the generation. Adds the blocks that a new generation reclaims to *@freed.
+ * Returns the generation of @site that gets the block of actmem_put's call @origin, or NULL if
+ * there is no memory for the generation. Adds the blocks that a new generation reclaims to *@freed.
  */
 static struct generation *site_generation(struct site *site, const struct origin *origin,
 					  struct saved **freed)

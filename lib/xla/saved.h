@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The table of live blocks, which finds a block by its token. A block is live from its put to its
- * last take. Each block belongs to a generation: the blocks that one execution put at one site
- * (place in a program) on one device. Generations help to find abandoned blocks (actmem_xla.h).
+ * The table of live blocks, which finds a block by its token. A block is live from the call of
+ * actmem_put that makes it until actmem_take takes it for the last time. Each block belongs to a
+ * generation: the blocks that one execution made at one site (place in a program) on one device.
+ * Generations help to find abandoned blocks (actmem_xla.h).
  *
  * A block goes through four calls. saved_begin() adds the block to the table, and the caller fills
- * the block. saved_filled() allows takes to read the block. saved_claim() begins a take. The last
- * take removes the block from the table. saved_release() ends a take. If the block has left the
- * table, the last saved_release() of the block frees it. If an abandoned block is reclaimed while
- * threads use it, the last of these threads frees the block.
+ * the block. saved_filled() allows other threads to read the block. saved_claim() claims the block
+ * for a reader, and the last claim removes the block from the table. saved_release() ends a claim.
+ * If the block has left the table, the last saved_release() of the block frees it. If an abandoned
+ * block is reclaimed while threads use it, the last of these threads frees the block.
  *
- * On a GPU, a put returns before its block is filled. saved_claim() waits until the block is
+ * On a GPU, actmem_put returns before its block is filled. saved_claim() waits until the block is
  * filled. saved_next() holds a block, so that the caller can copy the block to the device before
- * its take. saved_staged() records that copy, and the take then reads the copy instead of the
- * block. saved_begin() and saved_claim() can wait for the store if blocks spill.
+ * the program takes it. saved_staged() records that copy, and actmem_take then reads the copy
+ * instead of the block. saved_begin() and saved_claim() can wait for the store if blocks spill.
  */
 #ifndef LIB_XLA_SAVED_H
 #define LIB_XLA_SAVED_H
@@ -36,37 +37,37 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 void saved_filled(struct saved *block);
 
 /*
- * Called instead of saved_filled() if the block could not be filled. The block's take fails with
- * @error and the error message @why.
+ * Called instead of saved_filled() if the block could not be filled. When the program takes the
+ * block, actmem_take fails with @error and the error message @why.
  */
 void saved_failed(struct saved *block, int error, const char *why);
 
 /*
- * Called instead of saved_filled() if the put returns an error. Removes the block, because no take
- * can follow.
+ * Called instead of saved_filled() if actmem_put returns an error. Removes the block, because the
+ * program cannot take it.
  */
 void saved_undo(struct saved *block);
 
 /*
  * saved_announce() records that the execution of @taker will take block @token. @number is the
- * take's number among the takes of all blocks from the site of block @token. If block @token does
- * not exist, saved_announce() fails as the take would, with an error message in
- * @words[SAVED_WORDS]. Only blocks that contain one example are announced.
+ * attribute `number` of that call of actmem_take: it numbers the calls for all blocks from one
+ * site. If block @token does not exist, saved_announce() fails as actmem_take would, with an error
+ * message in @words[SAVED_WORDS]. Only blocks that contain one example are announced.
  *
- * saved_announced() returns the token that was announced for a take of @taker with @number, and
- * stores in *@is_staged whether the device has the block already. If no token or several tokens
- * were announced for the take, saved_announced() returns 0. The caller then reads the token from
- * the take's operand.
+ * saved_announced() returns the token that was announced for the call of actmem_take by @taker with
+ * @number, and stores in *@is_staged whether the device has the block already. If no token or
+ * several tokens were announced for this call, saved_announced() returns 0. The caller then reads
+ * the token from the operand of the call.
  */
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, bool *is_staged);
 
 /*
- * Claims a block for a take of @rows, whose examples have @bytes bytes in total. If @taker->ends is
- * true, drops one reference for each token. The block leaves the table when its last reference is
- * dropped. Several takes can claim a block at the same time. If blocks have checksums and the block
- * is in host memory, the store verifies the checksum. Fails if the block's device, sharding, or
- * shape of examples differs from that of @taker. saved_release() ends and frees the claim.
+ * Claims a block to read @rows, whose examples have @bytes bytes in total. If @taker->ends is true,
+ * drops one reference for each token. The block leaves the table when its last reference is
+ * dropped. Several threads can claim a block at the same time. If blocks have checksums and the
+ * block is in host memory, the store verifies the checksum. Fails if the block's device, sharding,
+ * or shape of examples differs from that of @taker. saved_release() ends and frees the claim.
  */
 int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		struct claim **claim, char *words);
@@ -95,7 +96,7 @@ void saved_unreference(uint64_t id, uint64_t count);
 
 /*
  * Finds and holds the block that is expected to be taken next, and stores its address in *@memory.
- * This is the block that execution @run put last on GPU @device, among the blocks that no thread
+ * This is the block that execution @run stored last on GPU @device, among the blocks that no thread
  * uses. The hold verifies the checksum. Returns NULL if there is no such block, if the block is
  * longer than @bytes_max, or if the hold fails. If the hold fails, the block's take reports the
  * error.
@@ -111,7 +112,7 @@ void saved_staged(struct saved *block, void *staged, void (*unstage)(void *stage
 void saved_not_staged(struct saved *block);
 
 /*
- * Returns the name of the site at which the block of @token was put, or "?" if there is no such
+ * Returns the name of the site at which the block of @token was stored, or "?" if there is no such
  * site.
  */
 const char *saved_site_name(uint64_t token);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Divides one budget and one spill limit; see shares.h.
+ * Divides one budget and one spill limit between the stores of a process; see shares.h.
  */
 #include <errno.h>
 
@@ -20,8 +20,8 @@ static uint64_t held_by(const struct share *share, enum share_of kind)
 }
 
 /*
- * Returns the bytes that other stores cannot get: the larger of the bytes that this store has and
- * its limit.
+ * Returns how many bytes other stores cannot get: this store's limit, or its usage if that is
+ * larger.
  */
 static uint64_t taken_by(const struct share *share, enum share_of kind)
 {

@@ -131,8 +131,8 @@ static int create_store(struct stores *stores, unsigned int place)
 }
 
 /*
- * If the store is registered with CUDA, starts the thread that allocates memory before a put needs
- * it.
+ * If the store is registered with CUDA, starts the thread that allocates memory before actmem_put
+ * needs it.
  */
 static int start_growing(struct stores *stores, unsigned int place, char *words,
 			 size_t words_size)

@@ -8,39 +8,40 @@
  * current in several threads, but a green context can be current in only one thread at a time.
  *
  * XLA enqueues all uses of operands and results on its own stream. So XLA can reuse an operand's
- * memory as soon as its stream has passed the put. Therefore a put copies its operand on XLA's
- * stream, into a span: consecutive slots of a ring in device memory. The lane's stream `out` copies
- * the value from the span into the block. If `out` is still copying an earlier value from the span,
- * XLA's stream first waits, on the device, until that copy has ended. When the copy to the block is
- * done, the finisher commits the block.
+ * memory as soon as its stream has passed the call of actmem_put. Therefore actmem_put copies its
+ * operand on XLA's stream, into a span: consecutive slots of a ring in device memory. The lane's
+ * stream `out` copies the value from the span into the block. If `out` is still copying an earlier
+ * value from the span, XLA's stream first waits, on the device, until that copy has ended. When the
+ * copy to the block is done, the finisher commits the block.
  *
- * If the fetcher has filled a span with the block of a take, the take copies the value from the
- * span on XLA's stream. If no span contains the block, the stream `late` copies the block directly
- * into the take's result, after XLA's stream has reached the take. XLA's stream waits for that
- * copy.
+ * If the fetcher has filled a span with the block that the program takes, actmem_take copies the
+ * value from the span on XLA's stream. If no span contains the block, the stream `late` copies the
+ * block directly into the result, after XLA's stream has reached the call of actmem_take. XLA's
+ * stream waits for that copy.
  *
  * Only events order the copies, and a stream waits for an event only after the event was recorded.
  * So the device never waits for the host. The host may wait anywhere: for the device, for memory or
- * a disk, or inside a call of CUDA that waits for the whole device. For example, if the block of a
- * take is on a disk, the take's handler waits for the disk before it enqueues the copy.
+ * a disk, or inside a CUDA call that waits for the whole device. For example, if a block is on a
+ * disk, actmem_take waits for the disk before it enqueues the copy.
  *
  * A stream must not wait for a memory word that the host writes (cuStreamWaitValue32). Streams
  * share a card's hardware queues, so a copy that must end before the host writes the word can be
  * queued behind the wait. This would be a deadlock. A CUDA call that waits for the device, such as
  * the one that registers a new region, would wait for that word, too.
  *
- * If the block of a take is in memory, the take's handler waits only for the token, which it can
- * read when XLA's stream reaches the take. If the program announces the takes of a layer
- * (announce.c), the host reads all their tokens in one wait. Otherwise, each take waits.
+ * If the block is in memory, actmem_take waits only for the token, which it can read when XLA's
+ * stream reaches the call. If the program announces a layer's calls of actmem_take (announce.c),
+ * the host reads all their tokens in one wait. Otherwise, each call waits.
  *
- * A take holds its block in memory until XLA's stream has reached the take. Meanwhile, another
- * device may wait for memory that the block occupies, and XLA's stream may wait for that device in
- * a collective operation. This would be a deadlock. So three rules apply if devices share a budget.
- * An announced take whose block is not on the device holds the block only when the stream has
- * reached the take. The fetcher refills slots only after the device has emptied them. And the
- * fetcher's copies (stream `ahead`) together may have at most half as many bytes under way as puts.
- * The reason for the last rule is that such a copy can be behind XLA's stream in a hardware queue.
- * Such a copy keeps its block in memory as long as XLA's stream waits.
+ * Each call of actmem_take holds its block in memory until XLA's stream has reached the call.
+ * Meanwhile, another device may wait for memory that the block occupies, and XLA's stream may wait
+ * for that device in a collective operation. This would be a deadlock. So three rules apply if
+ * devices share a budget. An announced call whose block is not on the device holds the block only
+ * when the stream has reached the call. The fetcher refills slots only after the device has emptied
+ * them. And the fetcher's copies (stream `ahead`) together may have at most half as many bytes
+ * under way as the copies of actmem_put. The reason for the last rule is that such a copy can be
+ * behind XLA's stream in a hardware queue. Such a copy keeps its block in memory as long as XLA's
+ * stream waits.
  */
 #ifndef LIB_XLA_STREAM_H
 #define LIB_XLA_STREAM_H
@@ -57,8 +58,8 @@
 #define TAKE_SLOTS	16
 #define SLOTS		(PUT_SLOTS + TAKE_SLOTS)
 /*
- * Maximum number of slots for one copy of a put. While the device empties the slots of one copy,
- * the next copy can use the rest of the slots.
+ * Maximum number of slots for one copy of actmem_put. While the device empties the slots of one
+ * copy, the next copy can use the rest of the slots.
  */
 #define PUT_SPAN_MAX	(PUT_SLOTS / 2)
 #define MAILBOXES	16
@@ -70,8 +71,8 @@ struct slot {
 	cuda_event filled;		/* recorded after the copy into the span */
 	cuda_event empty;		/* recorded after the copy from the span */
 	/*
-	 * @emptied is the event `empty` of the latest span that contained the slot. For a slot of
-	 * puts, @put_number is the number of that span.
+	 * @emptied is the event `empty` of the latest span that contained the slot. For a slot that
+	 * actmem_put uses, @put_number is the number of that span.
 	 */
 	cuda_event emptied;
 	uint64_t put_number;
@@ -127,7 +128,7 @@ struct lane {
 
 	pthread_mutex_t lock;		/* protects all fields below and the order of stream work */
 	pthread_cond_t finishes_come, takes_come, mailboxes_come, is_finished;
-	unsigned int next_put;		/* first slot of the next put */
+	unsigned int next_put;		/* first slot for the next call of actmem_put */
 	uint64_t put_count;		/* spans used so far to put values */
 	uint32_t free_slots;		/* for prefetched blocks; bit 0 is slot PUT_SLOTS */
 	struct mark *free_marks;
@@ -137,8 +138,8 @@ struct lane {
 	uint64_t put_bytes_most;	/* limit of put_bytes; 0 if devices share no budget */
 	uint64_t ahead_bytes;		/* bytes of blocks that are being prefetched */
 	uint64_t unfinished;		/* finishes queued or running; also read without the lock */
-	uint64_t takes;			/* incremented to wake the fetcher, such as by a take */
-	int64_t take_run;		/* execution that put the last taken block */
+	uint64_t takes;			/* incremented to wake the fetcher */
+	int64_t take_run;		/* execution that stored the last taken block */
 	uint64_t staged_bytes;		/* length of staged blocks; also read without the lock */
 	bool is_fetching;		/* 1: the fetcher works, or is about to */
 	bool is_ending;
@@ -161,10 +162,10 @@ void lane_leave(struct lane *lane);
 bool lane_has_context(const struct lane *lane);
 
 /*
- * Called before a put reserves a block of @bytes. Waits until enough earlier blocks are filled. The
- * unfilled blocks of one device must not use up the whole budget: this device can be waiting for
- * another device, whose host thread waits for memory. lane_put() or lane_put_ended() ends the
- * admission.
+ * Called before actmem_put reserves a block of @bytes. Waits until enough earlier blocks are
+ * filled. The unfilled blocks of one device must not use up the whole budget: this device can be
+ * waiting for another device, whose host thread waits for memory. lane_put() or lane_put_ended()
+ * ends the admission.
  */
 void lane_admit(struct lane *lane, uint64_t bytes);
 void lane_put_ended(struct lane *lane, uint64_t bytes);

@@ -381,7 +381,7 @@ static bool take_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
 	return false;
 }
 
-/* Wakes the fetcher after a take. @run is the execution that put the taken block. */
+/* Wakes the fetcher after a block was taken. @run is the execution that stored the block. */
 static void tell_fetcher(struct lane *lane, int64_t run)
 {
 	pthread_mutex_lock(&lane->lock);

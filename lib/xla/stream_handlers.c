@@ -3,7 +3,7 @@
  * The handlers actmem_put, _take, _tie, _hold, _drop and _update for XLA's CUDA platform; see
  * call.h and update_call.h. Values and tokens are on the device, and all work is done in the order
  * of XLA's stream (stream.h). The handlers do not declare that XLA may record their commands once
- * and run them again, because the commands of a take depend on its token.
+ * and run them again, because the commands of actmem_take depend on its token.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -164,8 +164,8 @@ static int each_rows(struct lane *lane, cuda_stream stream, const struct call *c
 }
 
 /*
- * Announces the takes of a tie. First reads the tokens of these takes, up to MAILBOX_TOKENS in one
- * wait.
+ * Announces the blocks that a call of actmem_tie names. First reads their tokens, up to
+ * MAILBOX_TOKENS in one wait.
  */
 static int announce_takes(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
 			  const struct call *call, char *words)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * If handlers of CPU programs can wait for the store, runs them on threads of the library. Always
- * runs updates on such threads. If a thread of XLA waited instead, it could not compute meanwhile.
+ * runs the handler actmem_update on such a thread. If a thread of XLA waited instead, it could not
+ * compute meanwhile.
  */
 #ifndef LIB_XLA_WAITING_H
 #define LIB_XLA_WAITING_H

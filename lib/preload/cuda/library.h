@@ -56,9 +56,9 @@ bool cuda_failure_set(struct cuda_failure *failure, enum tale tale, const char *
 bool cuda_failure_set_last(struct cuda_failure *failure, enum tale tale);
 
 /*
- * The preload calls cuda_library_enter() before and cuda_library_leave() after its calls of
- * libactmem. In between, the thread's lookups return the driver's functions, and its calls of CUDA
- * go to the driver.
+ * The preload calls cuda_library_enter() before it calls libactmem, and cuda_library_leave()
+ * afterwards. Meanwhile, if this thread looks up a CUDA function, it gets the driver's function,
+ * and its CUDA calls go to the driver.
  */
 void cuda_library_enter(void);
 void cuda_library_leave(void);

@@ -242,7 +242,7 @@ enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t b
 	return outcome;
 }
 
-/* Finds the block that begins at @address, marks it as ending, and adds a user to its pool. */
+/* Finds the block that starts at @address, sets its flag is_ending, and adds a user to its pool. */
 static struct cuda_block *claim_block(const void *address)
 {
 	struct cuda_block *block;
@@ -335,7 +335,7 @@ enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *add
 	if (!block)
 		return OUTCOME_DRIVERS;
 	pool = block->owner;
-	/* Wait: a copy under way could still access the memory after a new block has got it. */
+	/* Wait for the GPU: an unfinished copy could still access the memory after its reuse. */
 	*result = publish_and_synchronize(pool, block->bytes);
 	pthread_mutex_lock(&lock);
 	if (pool->is_lost)

@@ -5,7 +5,7 @@
  *
  * If no page of the range was touched, a region replaces the part of the range that consists of
  * whole, aligned huge pages. The ends of the range stay as they are. Then the driver registers the
- * program's own addresses with the program's own flags. So all other calls of CUDA with these
+ * program's own addresses with the program's own flags. So all other CUDA calls with these
  * addresses work without the preload.
  *
  * The preload keeps the region open while the range is registered. Afterwards only the program's

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Memory for the preload's own bookkeeping, directly from the kernel, because functions that
- * replace malloc's must not call malloc(). This memory is never freed. The caller's lock guards the
- * allocator.
+ * Memory for the preload's own bookkeeping, directly from the kernel, because the replacements of
+ * malloc() and related functions must not call malloc(). This memory is never freed. The caller's
+ * lock guards the allocator.
  */
 #ifndef LIB_PRELOAD_MALLOC_OWN_H
 #define LIB_PRELOAD_MALLOC_OWN_H

@@ -386,10 +386,10 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
     pinned_host; on a CPU, it can be any kind.
 
     Args:
-      a: Anything that numpy.asarray() accepts, of any shape. asarray() uses an array of
-        empty() in place, and makes the array read-only. asarray() also uses a contiguous slice of
-        such an array in place, if the slice begins at a multiple of 64 bytes. asarray() copies
-        everything else once, into a region.
+      a: Anything that numpy.asarray() accepts, of any shape. asarray() uses an array that empty()
+        returned in place, and makes it read-only. asarray() also uses a contiguous slice of such an
+        array in place, if the slice begins at a multiple of 64 bytes. asarray() copies everything
+        else once, into a region.
       dtype: The type of the result. Default: the type that jnp.asarray() would choose.
       device: A jax.Device or Sharding, as for jnp.asarray(). Each addressable device of a sharding
         gets its own part of the array. asarray() uses a part in place under the same conditions as

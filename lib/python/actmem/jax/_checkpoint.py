@@ -153,8 +153,8 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
       supports forward mode, second derivatives, and a vjp function that is called several times.
 
     Raises:
-      TypeError, ValueError: An option is wrong. checkpoint() raises this error, or tracing the
-        returned function does.
+      TypeError, ValueError: An option is wrong. checkpoint() raises this error, or JAX raises it
+        when it traces the returned function.
       NotImplementedError: A program that uses the function is compiled for a platform other
         than CPUs and NVIDIA GPUs.
       jax.errors.JaxRuntimeError: A step could not allocate memory. The error message names the

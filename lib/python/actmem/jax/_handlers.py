@@ -249,18 +249,18 @@ def stats() -> dict[str, Any]:
       fallbacks_total          how often actmem fell back to other pages, another node or
                                unlocked memory, as `allow` permits (actmem.regions()
                                shows the memory of each region)
-    live_blocks, live_bytes    blocks that were put and not yet freed
+    live_blocks, live_bytes    blocks that were stored and not yet freed
     live_bytes_peak            the maximum of live_bytes
     puts_total, put_bytes_total, takes_total, take_bytes_total
     last_run_put_bytes, last_run_take_bytes
-                               bytes that the latest execution with a put stored, and
-                               bytes that the latest execution with a take returned. If
+                               bytes stored by the latest execution that stored any, and
+                               bytes returned by the latest execution that took any. If
                                a step is one jitted call, an execution is one step
     reclaimed_blocks_total, reclaimed_bytes_total
                                blocks reclaimed from abandoned forward passes
     reset_blocks_total         blocks freed by reset()
-    dropped_blocks_total       blocks that were dropped without a take, because
-                               nothing could take them any more
+    dropped_blocks_total       blocks that were dropped without being taken, because
+                               no program could take them any more
     own_bytes, own_bytes_total bytes of blocks and arrays in memory that the CUDA driver
                                allocated, because it refused to register a region
     lost_blocks_total          blocks that could not be read back from their files

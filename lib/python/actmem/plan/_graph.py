@@ -37,8 +37,8 @@ def local_shape(aval: Aval) -> tuple[int, ...]:
 
 
 def bytes_of(aval: Aval) -> int:
-    """Returns the bytes of a value on one device; 0 for types without bytes, such as tokens, and for
-    values in the host's memory."""
+    """Returns the size in bytes of a value on one device; 0 for types without bytes, such as
+    tokens, and for values in the host's memory."""
     if not hasattr(aval, "shape") or not hasattr(aval, "dtype") or \
             aval.dtype.name == "float0" or _private.is_on_host(aval):
         return 0

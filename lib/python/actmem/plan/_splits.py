@@ -28,7 +28,7 @@ SUM_LAUNCH, SUM_PER_BYTE = 2.74228e9, 677.076
 
 
 def partial_bytes(product: Node) -> int:
-    """Returns the bytes of the partial results of a product; 0 if XLA does not divide the
+    """Returns the size in bytes of the partial results of a product; 0 if XLA does not divide the
     product."""
     if product.op != "dot_general" or len(product.inputs) != 2:
         return 0
@@ -62,7 +62,7 @@ def partial_bytes(product: Node) -> int:
 
 
 def _itemsize(value: Value) -> int:
-    """Returns the bytes of an element before the casts that XLA fuses into the product."""
+    """Returns the size in bytes of an element before the casts that XLA fuses into the product."""
     while value.maker is not None and value.maker.op == "convert_element_type" and \
             value.maker.inputs:
         value = value.maker.inputs[0]

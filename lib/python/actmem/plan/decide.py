@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Decides the plan: the fastest choice (search.py), unless the gain of its offloading is within the
-possible error of this gain. In this case, the plan offloads fewer names or none. This module also
-says why each name is kept, offloaded or recomputed."""
+"""Decides the plan: the fastest choice (search.py), unless its offloading saves too little time to
+be certain. The plan then offloads fewer named values or none. This module also says why the values
+of each name are kept, offloaded or recomputed."""
 from __future__ import annotations
 
 import dataclasses
@@ -35,7 +35,7 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
                 choice = sure or stays
         if choice.saved and search.peak(Choice()) <= search.device_memory and \
                 search.gain(choice, Choice()) <= search.rounding(choice, Choice()):
-            choice = Choice()       # full recomputation is as fast
+            choice = Choice()       # the choice is no faster than full recomputation
     step = search.time(choice)
     return Plan(
         model, search.machine.name, rows(search, choice, candidates), step.seconds,
@@ -191,8 +191,8 @@ def _break_even(search: Search, choice: Choice, name: str) -> str:
 
 
 def _line(search: Search, action: str) -> Iterator[Choice]:
-    """Yields choices: the first recomputes all names, and each other choice keeps, or offloads, one
-    name more than the choice before it. The names that save most time per byte come first."""
+    """Yields choices. The first recomputes all named values. Each later choice applies `action` to
+    the values of one more name. Names whose values save the most time per byte come first."""
     choice = Choice()
     order = sorted(search.names, key=lambda name: (
         search.time(Choice(frozenset({name}))).seconds - search.time(Choice()).seconds) /

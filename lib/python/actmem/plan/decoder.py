@@ -8,8 +8,9 @@ function gives MaxText's names to the values that a policy can save.
 
 The function computes one device's part of the model: the axes of the mesh divide the model's sizes.
 The function omits the transfers between devices, which `step.collectives` lists. The function's
-weights are already gathered over fsdp. `step.bytes` has the bytes that a device stores. Without
-sharding, the function computes the whole model, and can run on random weights (`initial()`).
+weights are already gathered over fsdp. `step.bytes` has the sizes, in bytes, of what a device
+stores. Without sharding, the function computes the whole model, and can run on random weights
+(`initial()`).
 
 Attention is modelled as a fused kernel: a call of fused_attention, and of fused_attention_backward
 in the backward pass. The kernel leaves only its results in memory, and computes all scores again in

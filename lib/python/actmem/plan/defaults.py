@@ -16,7 +16,7 @@ HOST_SHARE = 0.8                # fraction of a device's part of host memory tha
 
 
 def device_memory_of(machine: Machine) -> float:
-    """Returns the bytes of device memory that a step may use."""
+    """Returns how many bytes of device memory a step may use."""
     if not machine.has("hbm_bytes"):
         raise MachineError(f"machine {machine.name!r} has no figure 'hbm_bytes': pass "
                            "device_memory=")
@@ -24,7 +24,7 @@ def device_memory_of(machine: Machine) -> float:
 
 
 def host_memory_of(machine: Machine) -> float:
-    """Returns the bytes of host memory that one device may use, or infinity if the machine does not
+    """Returns how many bytes of host memory one device may use, or infinity if the machine does not
     state its host memory."""
     if not machine.has("host_bytes"):
         return math.inf

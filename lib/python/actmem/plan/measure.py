@@ -126,7 +126,7 @@ class Policies:
         first.
 
         Raises:
-          Nothing: No choice fits.
+          actmem.plan.Nothing: No choice fits.
         """
         there = [(choice, compiled, list[float]()) for choice, compiled in self._compiled.items()]
         for turn in range(steps + 1):

@@ -105,7 +105,7 @@ class Buffer:
 
 class Buffers:
     """The buffers of a program, except those of its inputs. If a device holds only a part of a
-    value, `sizes` has the bytes of this part."""
+    value, `sizes` has the size of this part in bytes."""
 
     def __init__(self, graph: Graph, compiler: Compiler, results: set[int],
                  aliased: Set[int] = frozenset(), sizes: Mapping[int, int] | None = None) -> None:
@@ -197,8 +197,8 @@ class Buffers:
             buffer.end = self.now
 
     def _hoist(self, graph: Graph, steps: list[Step], is_outer: bool) -> None:
-        """Adds steps that cast operands of loops, each before the first loop that casts the
-        operand."""
+        """Moves casts of loop operands out of the loops. Adds one step for each cast, before the
+        first loop that uses its result."""
         casts: dict[tuple[int, Any], Node] = {}
         for step in list(steps):
             for value, dtype in _casts(step.node, self.compiler.multiplies_bf16):
@@ -250,10 +250,10 @@ class Buffers:
             self.depth -= 1
 
     def _host(self, aliased: Set[int]) -> None:
-        """Removes the buffers that can use the memory of a result while the result does not exist.
-        Like XLA, starts with the largest buffer, and puts each buffer into the smallest result that
-        has space for it. Does not use the memory of `aliased` results, because this memory belongs
-        to arguments."""
+        """Removes each buffer that can share the memory of a result, because the two are never live
+        at the same time. Like XLA, starts with the largest buffer, and puts each buffer into the
+        smallest result that has space for it. Does not use the memory of `aliased` results, because
+        this memory belongs to arguments."""
         places: list[tuple[int, list[Buffer]]] = []
         found = []
         for buffer in sorted(self.found, key=lambda each: (-each.bytes, not each.is_result)):
@@ -390,8 +390,7 @@ def _multiplies_bf16(node: Node) -> bool:
 
 
 def _is_multiplied(value: Value) -> bool:
-    """Returns whether a value has the type float32 and only products that multiply in bfloat16 read
-    the value."""
+    """Returns whether a value is float32 and is read only by products that multiply in bfloat16."""
     if not _is_of_f32(value) or value.is_output or not value.users or _is_fetched(value):
         return False
     for user in value.users:

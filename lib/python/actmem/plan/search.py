@@ -57,8 +57,8 @@ class Choice:
 
 class Search:
     """The search for the best choice for a program on a machine. `peak_of(names)` predicts the
-    device memory if these names are kept. `fixed` is the part of that memory, in bytes, that does
-    not depend on the batch."""
+    device memory if the values of these names are kept. `fixed` is the part of that memory, in
+    bytes, that does not depend on the batch."""
 
     def __init__(self, timeline: Timeline, candidates: Sequence[Candidate], machine: Machine,
                  peak_of: Callable[[frozenset[str]], int], device_memory: float = math.inf,
@@ -133,11 +133,11 @@ class Search:
         return self._peaks[saved]
 
     def _least(self, choice: Choice) -> float:
-        """Estimates the least memory that the choice can need, from programs that save fewer names.
-        Each additional name adds the bytes of its values in all layers except SPARED layers:
-        without this name, the values of SPARED layers are also live, because they are recomputed.
-        The estimate is also reduced by the largest value of one layer, because this value is
-        possibly not live at the peak."""
+        """Estimates the least memory that the choice can need, from programs that save the values
+        of fewer names. Each additional name adds the bytes of its values in all layers except
+        SPARED layers: without this name, the values of SPARED layers are also live, because they
+        are recomputed. The estimate is also reduced by the largest value of one layer, because this
+        value is possibly not live at the peak."""
         saved = choice.saved
         if saved in self._peaks:
             return self.peak(choice)
@@ -147,7 +147,8 @@ class Search:
         return least - self.spared - self._gone(choice)
 
     def _learn(self) -> None:
-        """Finds how many bytes each name adds by itself: 0 if a scan stores the value anyway."""
+        """Finds how many bytes of memory it takes to keep each name's values: 0 if a scan stores
+        the values anyway."""
         if not self._has_learnt:
             self._has_learnt = True
             least = self.peak(Choice())
@@ -221,15 +222,15 @@ class Search:
                                            next(count), each, True))
 
     def _compute(self, choice: Choice) -> float:
-        """Returns a lower bound of the step time: the compute time for the saved names, whether
-        they are kept or offloaded."""
+        """Returns a lower bound of the step time: the compute time of a step that saves the same
+        named values, whether it keeps or offloads them."""
         return sum(part.times * (part.rest + sum(layer.forward + layer.backward
                                                  for layer in part.layers))
                    for part in self.timeline.parts((), choice.saved))
 
     def greedy(self, actions: Sequence[str] = (RECOMPUTE, KEEP, OFFLOAD)) -> Choice:
-        """Returns a choice that results from changing one or two names at a time. Each change is
-        the one that saves most time. Stops when no change saves time."""
+        """Returns a choice that results from changing the action of one or two names at a time.
+        Each change is the one that saves most time. Stops when no change saves time."""
         best = Choice()
         self._learn()
         if self.peak(best) > self.device_memory:
@@ -253,11 +254,11 @@ class Search:
                 return best
 
     def _small(self) -> list[Choice]:
-        """Returns choices that can need less memory than the choice that recomputes all names. Some
-        offload a single name. The others form two series. The first starts with no name offloaded,
-        and offloads one more name in each choice. The second starts with all names offloaded, and
-        recomputes one more name in each choice. The next name is always the one that saves most
-        memory."""
+        """Returns choices that can need less memory than the choice that recomputes all named
+        values. Some offload the values of a single name. The others form two series. The first
+        starts with nothing offloaded, and offloads the values of one more name in each choice. The
+        second starts with all named values offloaded, and recomputes those of one more name in each
+        choice. The next name is always the one that saves most memory."""
         found = [Choice(offloaded=frozenset({name})) for name in self.names]
         for least, action in ((Choice(), OFFLOAD),
                               (Choice(offloaded=frozenset(self.names)), RECOMPUTE)):
@@ -271,8 +272,8 @@ class Search:
         return [choice for choice in found if choice.saved]
 
     def _around(self, choice: Choice, actions: Sequence[str]) -> list[Choice]:
-        """Returns the choices that differ from `choice` in at most two names, and whose offloaded
-        values fit into host memory and files."""
+        """Returns the choices that differ from `choice` in the actions of at most two names, and
+        whose offloaded values fit into host memory and files."""
         around = [choice.but(name, action) for name in self.names for action in actions]
         around += [each.but(name, action) for each in around for name in self.names
                    for action in actions]
@@ -295,8 +296,8 @@ class Search:
                       "or more devices", least)
 
     def gain(self, choice: Choice, other: Choice) -> float:
-        """Returns the time that `choice` gains over `other`, relative to the step that
-        recomputes all names."""
+        """Returns the time that `choice` gains over `other`, relative to the step that recomputes
+        all named values."""
         return (self.time(other).seconds - self.time(choice).seconds) / \
             self.time(Choice()).seconds
 

@@ -73,7 +73,7 @@ class Job:
         return self.in_layers * self.bytes.gradient
 
     def stored_bytes(self, stored: str) -> float:
-        """Returns the bytes that the store holds for `stored`, without activations."""
+        """Returns how many bytes the store holds for `stored`, without activations."""
         return {"nothing": 0.0, "state": self.parameters * self.bytes.state}.get(
             stored, self.parameters * self.bytes.state + self.weight_bytes + self.gradient_bytes)
 

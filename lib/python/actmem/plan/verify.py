@@ -179,7 +179,7 @@ def verified(search: Search, program: _trace.Program, target: Target, plan: Plan
     """Returns the plan of the fastest compiled choice that is not refused, or of `given`.
 
     Raises:
-      Nothing: All compiled choices are refused, and `given` is None.
+      actmem.plan.Nothing: All compiled choices are refused, and `given` is None.
     """
     policies = Policies(search, program, target, donated, resident, plan.destination)
     if given is None:

@@ -23,7 +23,7 @@ class Endurance:
     total: float | None = None
 
     def of_day(self, capacity: float) -> float:
-        """Returns the bytes that may be written in a day."""
+        """Returns how many bytes may be written in a day."""
         return self.total / (YEARS * 365) if self.total else self.writes * capacity
 
 
@@ -47,7 +47,7 @@ def _petabytes(count: float) -> str:
 
 
 def capacity_of(machine: Machine) -> tuple[float, str]:
-    """Returns the bytes of all disks of a host, and where the number comes from."""
+    """Returns the capacity in bytes of all disks of a host, and where the number comes from."""
     if not machine.has("disk_bytes"):
         return CAPACITY, "assumed"
     basis = machine.figures["disk_bytes"].basis

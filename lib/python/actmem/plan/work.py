@@ -69,8 +69,8 @@ def flops_of(node: Node) -> int:
 
 
 def read_of(value: Value) -> int:
-    """Returns the bytes of `value` that one step reads. If all users of `value` read only parts,
-    such as the weights of one layer, returns the bytes of the largest part."""
+    """Returns how many bytes of `value` one step reads. If all users of `value` read only parts,
+    such as the weights of one layer, returns the size of the largest part."""
     if value.users and all(user.op in PARTS for user in value.users):
         return min(value.bytes, max(part.bytes for user in value.users for part in user.outputs))
     return value.bytes
