@@ -108,9 +108,6 @@ static void try_long_region(struct actmem *am, uint64_t bytes, char why[WORDS_MA
 		return;
 	}
 	actmem_region_close(region);
-	if (bytes > machine_bytes())
-		snprintf(why, WORDS_MAX, "this machine has only %" PRIu64 "M of memory",
-			 machine_bytes() >> 20);
 }
 
 static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, bool verbose)
@@ -140,6 +137,9 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 	}
 	actmem_region_close(region);
 	/* Only warn: not every program creates regions of that length. */
+	if (!*why && grow_bytes > machine_bytes())
+		snprintf(why, sizeof(why), "this machine has only %" PRIu64 "M of memory",
+			 machine_bytes() >> 20);
 	if (*why)
 		warnx("regions of %" PRIu64 "M, which the Python module uses (--heap-grow), cannot be created: %s",
 		      grow_bytes >> 20, why);

@@ -115,7 +115,7 @@ int fail_more_address_space(int error)
 	struct rlimit limit;
 
 	if (error == -ENOMEM && !getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY)
-		fail_more("; RLIMIT_AS is %s; raise it with `ulimit -v`",
+		fail_more("; if RLIMIT_AS (%s) is too low, raise it with `ulimit -v`",
 			  BYTES_TEXT(limit.rlim_cur));
 	return error;
 }

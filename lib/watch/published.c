@@ -89,6 +89,8 @@ int published_walk(int pid, const struct published_kind *kind, int (*take)(void 
 	return error;
 }
 
+#define LIMIT_OFFSET	offsetof(struct stats_header, limit_bytes)
+
 struct new_limit {
 	uint64_t bytes;
 	int handles;
@@ -100,17 +102,19 @@ static int write_limit(void *context, int fd)
 	struct new_limit *limit = context;
 	char path[PATH_SIZE];
 	ssize_t written = -1;
+	uint64_t old = 0;
 	int own, error = 0;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	own = open(path, O_WRONLY | O_CLOEXEC);
-	if (own >= 0)
-		written = pwrite(own, &limit->bytes, sizeof(limit->bytes),
-				 offsetof(struct stats_header, limit_bytes));
-	if (written < 0)
+	if (own >= 0 && pread(fd, &old, sizeof(old), LIMIT_OFFSET) == sizeof(old))
+		written = pwrite(own, &limit->bytes, sizeof(limit->bytes), LIMIT_OFFSET);
+	if (written < 0) {
 		error = -errno;
-	else if (written != sizeof(limit->bytes))
-		error = -EFBIG;		/* RLIMIT_FSIZE cut the write short */
+	} else if (written != sizeof(limit->bytes)) {
+		/* RLIMIT_FSIZE cut the write short. Restore what was overwritten. */
+		error = pwrite(own, &old, (size_t)written, LIMIT_OFFSET) < 0 ? -errno : -EFBIG;
+	}
 	if (own >= 0)
 		close(own);
 	close(fd);

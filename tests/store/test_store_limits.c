@@ -191,7 +191,8 @@ static void test_written_in_part(void **state)
 	limit = was;
 	limit.rlim_cur = offsetof(struct stats_header, limit_bytes) + 4;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-	assert_int_equal(published_set_limit(getpid(), 1ULL << 40), -EFBIG);
+	assert_int_equal(published_set_limit(getpid(), (1ULL << 40) + LESS), -EFBIG);
+	assert_int_equal(rig.am->stats.header->limit_bytes, 0);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
 	set_limit(0);
 }
