@@ -242,14 +242,20 @@ def test_the_first_arguments_are_donated(compiler):
     assert len(compiler) == 2               # their results are kept apart
 
 
-def test_a_compiler_ends_with_the_process_that_started_it():
+@pytest.mark.parametrize("parent", ("killed", "gone"))
+def test_a_compiler_ends_with_the_process_that_started_it(parent, tmp_path):
     """Even by SIGKILL. Otherwise the compiler would keep libtpu locked."""
-    child = ("import os, time; from actmem.plan import _compiling; _compiling.end_with_parent();"
-             "print(os.getpid(), flush=True); time.sleep(60)")
-    parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
-    with subprocess.Popen([sys.executable, "-c", parent, child], text=True,
-                          stdout=subprocess.PIPE) as started:
-        assert int(started.stdout.readline()) != started.pid
-        os.kill(started.pid, signal.SIGKILL)
-        # The child has the pipe open until it ends.
-        assert started.communicate(timeout=20)[0] == ""
+    request = tmp_path / "request"
+    os.mkfifo(request)          # the compiler waits for the request
+    start = ("import os, subprocess, sys; subprocess.run([sys.executable, '-m', "
+             "'actmem.plan._compiling', sys.argv[2] or str(os.getpid()), sys.argv[1], ''])")
+    with subprocess.Popen([sys.executable, "-c", start, request, "1" if parent == "gone" else ""],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as started:
+        if parent == "killed":
+            writer = os.open(request, os.O_WRONLY)      # returns when the compiler opens the file
+            os.kill(started.pid, signal.SIGKILL)
+        # The compiler has the pipe open until it ends.
+        told = started.communicate(timeout=60)[0]
+    assert (b"has ended" in told) == (parent == "gone"), told
+    if parent == "killed":
+        os.close(writer)

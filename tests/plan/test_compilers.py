@@ -182,6 +182,18 @@ def test_transposed_matrices_of_loops_are_no_copies():
         return run(w, batches, rows), jnp.sum(w + w.T, 1)
     assert temporary(both, *args, compiler=GPU) == plain + MATRIX
 
+    def copies(function):
+        graph = _trace.graph_of(function, *args)
+        return sum(step.node.op == "transpose" for step in _fusion.Steps(graph, GPU).steps)
+    assert copies(run) == 0
+    # Results are in the order of the program, and so is a matrix that another operation reads.
+    assert copies(lambda w, *_: w.T) == 1
+
+    def read_twice(w, batches, rows):
+        total = jax.lax.scan(lambda total, x: add(total, x, w), jnp.zeros_like(w), batches)[0]
+        return total.T.at[rows].add(1.0), jnp.sum(total, 1)
+    assert copies(read_twice) == 1
+
 
 @pytest.mark.parametrize("compiler", (GPU, TPU))
 def test_state_on_the_host_needs_no_device_memory_until_it_is_fetched(compiler):

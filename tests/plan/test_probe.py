@@ -117,6 +117,7 @@ def test_what_cannot_be_measured(capsys, cache, monkeypatch):
     ("--products", "8x8x8,", "'' is not a product"), ("--dtypes", "int4", "'int4' must be one of bfl"),
     ("--memory", "0", "'0' is not a number of bytes"),
     ("--memory", "1M", "'1M' is less than 2M"),
+    ("--file-bytes", "4K", "'4K' is less than 1M"),
     ("--memory", "2MB", "is not a number of bytes"),
     ("--file-bytes", "-1", "is not a number of bytes"),
     ("--seconds", "nan", "not a number of seconds"),

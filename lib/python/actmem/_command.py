@@ -50,6 +50,13 @@ def _region_bytes(word: str) -> int:
     return number
 
 
+def _file_bytes(word: str) -> int:
+    """Returns the length of a file. actmem bench refuses less than 1M."""
+    if (number := _bytes(word)) < 1 << 20:
+        raise argparse.ArgumentTypeError(f"'{word}' is less than 1M")
+    return number
+
+
 def _count(word: str, least: int = 1) -> int:
     if not word.isdecimal() or not least <= int(word) <= 1 << 30:
         raise argparse.ArgumentTypeError(f"'{word}' is not a number from {least} to {1 << 30}")
@@ -225,7 +232,7 @@ def probe_parser() -> argparse.ArgumentParser:
         help="use the page cache if the file system has no direct I/O")
     add("--memory", metavar="SIZE", type=_region_bytes, default=256 << 20,
         help="bytes to copy in each measurement; default: 256M")
-    add("--file-bytes", metavar="SIZE", type=_bytes, default=1 << 30,
+    add("--file-bytes", metavar="SIZE", type=_file_bytes, default=1 << 30,
         help="length of the file in a --spill directory; default: 1G")
     add("--seconds", metavar="SECONDS", type=_seconds, default=0.5,
         help="duration of each measurement; default: 0.5")

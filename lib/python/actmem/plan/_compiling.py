@@ -3,19 +3,21 @@
 process at a time can use libtpu, and an error in a compiler can end the process. compiled.py starts
 this module:
 
-    python3 -m actmem.plan._compiling REQUEST RESULT
+    python3 -m actmem.plan._compiling PARENT REQUEST RESULT
 
-REQUEST is a file that compiled.py writes. It contains, as a pickle: the target, the
-jax.export.Exported, the axes of the mesh, and the donated arguments. This process writes RESULT as
-JSON: the sizes in bytes of the program's buffers, and the numbers that _schedule.py counts in the
-program's schedule. If the program does not fit into the target's memory, RESULT contains only the
-first line of XLA's error message, under the key "exhausted".
+PARENT is the number of the process that starts this module. REQUEST is a file that compiled.py
+writes. It contains, as a pickle: the target, the jax.export.Exported, the axes of the mesh, and the
+donated arguments. This process writes RESULT as JSON: the sizes in bytes of the program's buffers,
+and the numbers that _schedule.py counts in the program's schedule. If the program does not fit into
+the target's memory, RESULT contains only the first line of XLA's error message, under the key
+"exhausted".
 """
 from __future__ import annotations
 
 import ctypes
 import dataclasses
 import json
+import os
 import pickle
 import signal
 import sys
@@ -89,15 +91,17 @@ def measured(target: Target, exported: Any, axes: Sequence[tuple[str, int, Any]]
             "schedule": dataclasses.asdict(_schedule.read(program.as_text()))}
 
 
-def end_with_parent() -> None:
+def end_with(parent: int) -> None:
     """Makes the kernel end this process when its parent ends, even by SIGKILL. Otherwise, this
-    process would keep libtpu locked for minutes."""
+    process would keep libtpu locked for minutes. Exits if the parent has already ended."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit("the process that started this compiler has ended")
 
 
 def main() -> None:
-    end_with_parent()
-    request, result = sys.argv[1:]
+    parent, request, result = sys.argv[1:]
+    end_with(int(parent))
     with open(request, "rb") as file:
         found = measured(*pickle.load(file))
     with open(result, "w", encoding="utf-8") as file:

@@ -243,15 +243,14 @@ class Steps:
     def _turns_matrix(self, node: Node) -> bool:
         """Returns whether XLA stores a transposed matrix in the order of the matrix itself. XLA does
         so for an argument that only loops and products read, and for the result of a loop."""
-        if node.op != "transpose" or not self.compiler.turns_matrices:
+        if node.op != "transpose" or not self.compiler.turns_matrices or node.outputs[0].is_output:
             return False
         source, result = node.inputs[0], node.outputs[0]
         if sum(size != 1 for size in source.aval.shape) != 2:
             return False
         if source.maker is None:
-            return not result.is_output and all(user.op in ("scan", *PRODUCTS)
-                                                for user in result.users)
-        return source.maker.op == "scan" and not source.is_output and len(source.users) == 1
+            return all(user.op in ("scan", *PRODUCTS) for user in result.users)
+        return source.maker.op == "scan" and len(source.users) == 1
 
     # Steps that run.
 

@@ -186,10 +186,10 @@ def _run(target: Target, program: Lowered, variables: Mapping[str, str]) -> dict
         request, result = (os.path.join(folder, name) for name in ("request", "result"))
         with open(request, "wb") as file:
             pickle.dump((target, program.exported, program.axes, program.donated), file)
-        done = subprocess.run([sys.executable, "-m", "actmem.plan._compiling", request, result],
-                              env={**_environment(target), **variables}, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                              errors="replace", check=False)
+        done = subprocess.run([sys.executable, "-m", "actmem.plan._compiling", str(os.getpid()),
+                               request, result], env={**_environment(target), **variables},
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True, errors="replace", check=False)
         if done.returncode:
             raise CompileError(f"compiling for {target.name} failed "
                                f"({_status_text(done.returncode)}): {_reason(done.stderr)}")
