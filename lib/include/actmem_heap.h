@@ -45,8 +45,8 @@ struct actmem_heap_stats {
  * regions. If @options is NULL, the defaults apply.
  *
  * The usual length of a region is grow_bytes, rounded up to whole pages if the pages are 1G. A
- * region is shorter than that if a shorter length leaves less memory unused when blocks of the
- * requested length fill the region. A region is longer if the requested block is longer than
+ * region is shorter than that if blocks of the requested length would leave too much of grow_bytes
+ * unused. A region is longer if the requested block is longer than
  * grow_bytes. In a large heap, regions can also be longer than grow_bytes: up to 1/128 of the total
  * length of the existing regions. This maximum rises to 1/16 if, at every region length up to it,
  * blocks of the requested length would leave too much memory unused. The maximum rises to 1/8 if

@@ -365,7 +365,7 @@ struct actmem_store_stats {
 	uint64_t hits_total;		/* how often a taken block was in memory */
 	uint64_t handed_over_total;	/* hits on blocks that were being spilled */
 	uint64_t late_total;		/* how often a taken block was being read, or was next */
-	uint64_t misses_total;		/* how often a taken block was neither in memory nor next */
+	uint64_t misses_total;		/* how often it was not in memory, being read, or next */
 	uint64_t put_stall_ns_total;	/* time that threads waited for memory to put a block */
 	uint64_t take_stall_ns_total;	/* time that threads waited to take a block */
 	uint64_t spilled_bytes_total;	/* bytes written */
