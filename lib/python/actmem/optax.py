@@ -281,7 +281,7 @@ class Offloaded(optax.GradientTransformationExtraArgs):     # type: ignore[misc]
 
         Args:
           gradients: Gradients from actmem.jax.value_and_grad(), or from jax.grad().
-          state: From init() or apply().
+          state: The state that init() or apply() returned.
           params: The parameters. Stored parameters (actmem.jax.offload_params()) are updated layer
             by layer, and stored again.
           extra: Further arguments of the transformation's update().
@@ -445,8 +445,9 @@ class Delayed:
         """Returns a state that keeps these gradients for run().
 
         Args:
-          gradients: As for the update() of the transformation. The gradients stay on the device.
-          state: From run(), flush() or init().
+          gradients: The gradients, as for the update() of the transformation; they stay on the
+            device.
+          state: The state that run(), flush() or init() returned.
           params: The parameters of these gradients. Pass the same parameters to the next run().
           extra: Further arguments of the transformation's update(), each an array.
 
@@ -470,10 +471,10 @@ class Delayed:
         Args:
           function: A function of arrays, such as the result of jax.value_and_grad().
           params: The parameters that keep() got.
-          state: From keep() or init(). Some leaves are on the device, such as the hyperparameters
-            of optax.inject_hyperparams. The update uses the values that these leaves had when
-            keep() was called. If the program has changed such a leaf since, the next update uses
-            the changed value.
+          state: The state that keep() or init() returned. Some leaves are on the device, such as
+            the hyperparameters of optax.inject_hyperparams. The update uses the values that these
+            leaves had when keep() was called. If the program has changed such a leaf since, the
+            next update uses the changed value.
           args: Arrays, and trees of arrays.
 
         Returns:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The XLA custom calls that lib/xla handles, on one device and on several. A put stores a value in
-host memory, and a take returns the value: see _kept.py for tokens and ghosts.
+actmem memory, and a take returns the value: see _kept.py for tokens and ghosts.
 
-On several devices, each device puts its own shard into memory, and gets its own tokens. The
+On several devices, each device puts its own shard into actmem memory, and gets its own tokens. The
 contents of a token differ between devices. But XLA treats a token as one value that is equal on all
 devices, so XLA never moves the token. An array of tokens is sharded like the batch of the value.
 XLA's partitioner chooses the sharding of a value, and JAX does not always know this sharding. In a
 program, each take gets the sharding of the put with the same label (the value's name in error
-messages). So each device takes its own shard, and XLA gathers nothing.
+messages). So each device gets its own shard back, and XLA gathers nothing.
 """
 import itertools
 import math
@@ -189,12 +189,12 @@ def _devices_left_to_xla(context: Any) -> int:
     return getattr(context, "num_devices", 1)
 
 
-# In one program, all puts and takes with the same label, shape and type share one sharding group
-# and one sharding.
+# In one program, all calls of put() and take() with the same label, shape and type share one
+# sharding group and one sharding.
 _lock = threading.Lock()
 _groups: dict[Hashable, int] = {}
 _shardings: dict[Hashable, Any] = {}
-# The sharding of the latest put in any program, by label, shape, type and devices.
+# The sharding in the latest call of put() for any program, by label, shape, type and devices.
 _latest: dict[Hashable, Any] = {}
 
 
@@ -211,9 +211,9 @@ def _sharding_of(key: Hashable, sharding: Any) -> Any:
 
 def latest_sharding(label: str, shape: Sequence[int], dtype: DType,
                     like: Sharding) -> Sharding | None:
-    """Returns the sharding of the latest put of `label` on the devices of `like`, expressed by the
-    axes of the mesh of `like`. Returns None if this sharding is unknown, for example because JAX
-    loaded the program of that put from its cache."""
+    """Returns the sharding in the latest put() of `label` on the devices of `like`, expressed by
+    the axes of the mesh of `like`. Returns None if this sharding is unknown, for example because
+    JAX loaded the program that stores the value from its cache."""
     latest = _sharding_elsewhere((label, tuple(shape), str(dtype)), like)
     if latest is like or not isinstance(like, NamedSharding) or not isinstance(like.mesh, Mesh):
         return None
@@ -221,23 +221,24 @@ def latest_sharding(label: str, shape: Sequence[int], dtype: DType,
 
 
 def _sharding_elsewhere(key: Hashable, sharding: Any) -> Any:
-    """Guesses the sharding of a put with this key in another program. Returns the sharding of the
-    latest put with this key on the devices of `sharding`, or `sharding` if there was no such put.
-    If the value was stored with another sharding, taking it fails."""
+    """Guesses the sharding with which another program stores the value of this key. Returns the
+    sharding in the latest put() with this key on the devices of `sharding`, or `sharding` if there
+    was no such call. If the guess is wrong, the program that takes the value fails."""
     with _lock:
         return _latest.get((key, sharding._device_assignment), sharding)
 
 
-# Marks a value as a member of a sharding group. Without the group, nothing would connect a put with
-# its takes, because XLA drops ghosts (which have no bytes) before it chooses shardings.
+# Marks a value as a member of a sharding group. Without the group, nothing would connect the put of
+# a value with the takes of this value, because XLA drops ghosts (which have no bytes) before it
+# chooses shardings.
 
 alike_p = Primitive("actmem_alike")
 alike_p.def_abstract_eval(lambda value, *, group: value)
 
 
 def _alike_lowered(ctx: Context, value: Any, *, group: int) -> list[Any]:
-    # Inside shard_map, a put and its take are in different function bodies, and a sharding group
-    # must not include values of several bodies.
+    # Inside shard_map, the put and the take of a value are in different function bodies, and a
+    # sharding group must not include values of several bodies.
     if not getattr(ctx.module_context.axis_context, "manual_axes", ()):
         _private.group_shardings(value, group)
     return [value]
@@ -270,11 +271,11 @@ def _replicated(sharding: Any) -> Any:
 
 
 def _fingerprint(sharding: Any, shape: Sequence[int], batch: int) -> int:
-    """Returns a number that identifies the sharding of a value. A put and its takes compute the
-    same number, even if they are in different programs and XLA expresses the sharding in
-    different forms. The number is never 0, because 0 marks a value on one device. The number
+    """Returns a number that identifies the sharding of a value. The put and all takes of a value
+    compute the same number, even if they are in different programs and XLA expresses the sharding
+    in different forms. The number is never 0, because 0 marks a value on one device. The number
     depends on how the batch is sharded, but not on the lengths of the batch's dimensions, because a
-    take can get fewer examples than the put had."""
+    take can return fewer examples than the put stored."""
     tiles, devices = _private.tiles_of(sharding, len(shape))
     if max(tiles[:batch], default=1) == 1:
         tiles = tiles[batch:]
@@ -420,7 +421,7 @@ def _for_tokens(sharding: Any, tokens: Any, rank: int, batch: int) -> Any:
 
 def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int,
                    received: bool) -> Rule:
-    """Returns a function that computes the shardings for a put or a take. The tokens and the ghost
+    """Returns a function that computes the shardings for put() or take(). The tokens and the ghost
     get the sharding of the value. `value` is the index of the value in the list of operands and
     results. All calls with the same `key` share one sharding. If `received` is true, the value is a
     state that is an input of the program; such a state keeps its sharding."""
@@ -437,7 +438,7 @@ def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int,
                 _latest[(label, *kind), sharding._device_assignment] = sharding
         tokens = _private.leading_sharding(sharding, batch, batch + 1)
         ghost = _private.leading_sharding(sharding, rank, rank + 1)
-        # A put has a value, tokens and a ghost; a take has tokens, a ghost and a value.
+        # put() has a value, tokens and a ghost; take() has tokens, a ghost and a value.
         return [sharding, tokens, ghost] if value == 0 else [tokens, ghost, sharding]
     return alike
 
@@ -487,7 +488,7 @@ def take(ctx: Context, token: Any, ghost: Any, aval: Aval, label: str, number: i
 
 
 def _alone(token: Any, number: int = 0) -> list[str]:
-    """Returns dimension names for tokens of a call other than a put or a take. `number` makes the
+    """Returns dimension names for tokens of a call other than put() or take(). `number` makes the
     names of different operands different; a result has the names of its operand."""
     return [f"tokens{number}d"] * (token.ndim - 1) + [_WORDS]
 

@@ -7,11 +7,11 @@ follows each token through the resulting program. A token is one reference to it
 frees the block when the last reference is dropped. So each reference has one owner, which drops the
 reference once:
 
-* A jaxpr owns the tokens that its equations create, such as those of puts, and the input tokens
-  that its caller gives away. Tokens that a jaxpr returns belong to its caller.
+* A jaxpr owns the tokens that its equations create, such as the token of a put, and the input
+  tokens that its caller gives away. Tokens that a jaxpr returns belong to its caller.
 * If the only use of a token is a take, the take also drops the token (the take "ends" the token).
-  If a token is taken several times, or in each iteration of a loop, a separate equation drops the
-  token after the last take.
+  If the program takes a token's value several times, or in each iteration of a loop, a separate
+  equation drops the token after its last use.
 * If an equation selects, gathers or copies tokens, its results are new references (hold). The
   operands of such an equation are dropped after their last use, like other tokens.
 * Python owns the tokens that a program receives or returns, and drops these tokens when their array
@@ -22,8 +22,8 @@ This module also adds ties and numbers:
 
 * The token of a take may pass through the barrier of a rematerialisation. A tie then makes the take
   wait for a value of the backward pass that passes through the same barrier. Without a tie, XLA:CPU
-  would run the take right after its put, because XLA:CPU drops barriers.
-* Programs that put values with the same label (the value's name in error messages) get different
+  would run the take right after the put of the value, because XLA:CPU drops barriers.
+* Programs that store values with the same label (the value's name in error messages) get different
   numbers, so that the handlers can count the unfinished executions of each program separately.
 """
 import itertools
@@ -91,9 +91,9 @@ def _labels_of_puts(jaxpr: Jaxpr) -> Iterator[str]:
 
 class _Program:
     def __init__(self, puts: set[str], received: set[str], many: bool, gives_away: bool) -> None:
-        self.puts = puts            # labels of the program's own puts
+        self.puts = puts            # labels of the values that the program stores
         self.received = received    # labels of the states that the program gets
-        self.many = many            # true if some token can be taken more than once
+        self.many = many            # true if the program can take some value more than once
         self.gives_away = gives_away    # true if it returns tokens other than those of states
         self.found_many = False
         self.numbers: dict[str, int] = {}
@@ -114,9 +114,9 @@ class _Program:
 
         owned_in  For each input, whether it is an array of tokens that the caller gives away.
         tie       The index of the input to which the jaxpr ties all its input tokens, or None.
-        numbers   For each input, the number under which a tie announced the input's take, or None.
-                  A tie announces takes, so that lib/xla can copy their blocks to the device before
-                  the takes run.
+        numbers   For each input, the number under which a tie announced the take of the input's
+                  value, or None. A tie announces takes, so that lib/xla can copy the blocks to the
+                  device before the takes run.
         """
         inner = _private.open_jaxpr(jaxpr)
         if not _mentions(inner, self.seen):
@@ -367,8 +367,8 @@ class _Body:
     def given(self, eqn: Eqn, invars: list[Atom]) -> None:
         """Makes new references, for a call, to tokens that this jaxpr owns and also uses elsewhere.
         Without the new references, this jaxpr would drop the tokens as soon as the call's results
-        exist. But XLA inlines the call, so the results may exist before the call has taken its
-        tokens."""
+        exist. But XLA inlines the call, so the results may exist before the call has taken the
+        values of its tokens."""
         for i, atom in enumerate(eqn.invars):
             if self.is_owned(atom) and not self.moved(atom):
                 number = self.number(invars[i])

@@ -199,8 +199,8 @@ def configure(generations: int | None = None, checksum: bool | None = None) -> N
         device. If one more pass begins, the values that the oldest pass saved are treated as
         abandoned, and their memory is reclaimed. 0: no limit. Default: the environment variable
         ACTMEM_JAX_GENERATIONS, or 2.
-      checksum: Whether to compute a checksum of each value that is put into actmem from now on, and
-        to verify the checksum when the value is taken. This costs time.
+      checksum: Whether to compute a checksum of each value that programs put into actmem from now
+        on, and to verify it when they take the value. This costs time.
 
     Raises:
       ValueError: `generations` is not a valid number.
@@ -239,9 +239,10 @@ def _memory() -> dict[str, Any]:
 
 
 def stats() -> dict[str, Any]:
-    """Returns counters: bytes in actmem memory, and bytes that were put, taken or copied. A put
-    stores a value in a block of actmem memory, and a take returns the value. First drops the values
-    whose tokens Python no longer refers to, and waits until these values are dropped.
+    """Returns counters: bytes in actmem memory, and bytes that programs put into it, took from it,
+    or copied. A put stores a value in a block of actmem memory, and a take returns the value.
+    stats() first drops the values whose tokens Python no longer refers to, and waits until these
+    values are dropped.
 
     memory                     the memory in use:
       backend, why             "driver" or "memfd", and the reason for this backend
@@ -259,7 +260,7 @@ def stats() -> dict[str, Any]:
     reclaimed_blocks_total, reclaimed_bytes_total
                                blocks reclaimed from abandoned forward passes
     reset_blocks_total         blocks freed by reset()
-    dropped_blocks_total       blocks that were dropped without being taken, because
+    dropped_blocks_total       blocks that no program took, and that were dropped because
                                no program could take them any more
     own_bytes, own_bytes_total bytes of blocks and arrays in memory that the CUDA driver
                                allocated, because it refused to register a region
@@ -280,8 +281,8 @@ def stats() -> dict[str, Any]:
                                blocks that were being read or were next to be read, and
                                other blocks
       put_stall_ns_total, take_stall_ns_total
-                               how long programs waited for memory to put a value, and
-                               for a block to take
+                               how long programs waited for memory to put a value into,
+                               and for a block that they take
       spilled_bytes_total, filled_bytes_total
                                bytes written to files, and read from them
                                (others: see struct actmem_store_stats)
@@ -301,18 +302,18 @@ def stats() -> dict[str, Any]:
       ring_bytes               memory on the GPU in which copies are staged
       to_host_bytes_total, to_device_bytes_total
                                bytes copied
-      ahead_total, late_total  how often a taken block was on the device already, and
-                               how often the device waited for it
-      wasted_bytes_total       bytes copied to the device in advance and never taken
+      ahead_total, late_total  how often a block was on the device already when the
+                               program took it, and how often the device waited for it
+      wasted_bytes_total       bytes copied to the device in advance that no program took
       token_waits_total        how often the host waited for tokens; takes that the
                                program announces together count once
       token_wait_ns_total, block_wait_ns_total
-                               duration of waits for tokens, and of waits for taken
-                               blocks that are not in memory yet
+                               duration of waits for tokens, and of waits for blocks
+                               that the program takes and that are not in memory yet
       host_waits_total         how often the host waited for the device, to read tokens
                                or for another reason
-      unfinished, staged_bytes copies in progress, and bytes on the device that are not
-                               yet taken
+      unfinished, staged_bytes copies in progress, and bytes on the device that the
+                               program has not taken yet
 
     Raises:
       actmem.Error: The process is a forked child of a process that uses actmem.jax.

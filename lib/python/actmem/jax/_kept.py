@@ -40,8 +40,8 @@ class _scalar(jax.dtypes.extended):
 
 
 def zeros(shape: Sequence[int], dtype: _private.DType) -> Any:
-    """Returns an array of zeros, in a dtype of this module. Taking the value of a token of zeros
-    returns zeros."""
+    """Returns an array of zeros, in a dtype of this module. A program that takes the value of a
+    token of zeros gets zeros."""
     element = dtype._rules.physical_element_aval(dtype)
     return wrap_p.bind(jnp.zeros((*shape, *element.shape), element.dtype), dtype=dtype)
 

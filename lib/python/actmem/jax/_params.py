@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Keeps the weights of a model's layers in the store. A stack is an array whose first axis is that
-of the layers. Each layer of a stack is one block. A scan over the layers takes one block in each
-iteration.
+of the layers. Each layer of a stack is one block. A scan over the layers takes one block from the
+store in each iteration.
 
 offload_params() stores stacks of weights. The program passes the result to a jax.lax.scan as `xs`.
 The scan's body gets the stored weights of one layer, and calls value() to get the arrays.
@@ -97,8 +97,8 @@ def _check_dtype(canary: Any, dtype: Any, label: str, instead: str) -> None:
 
 
 def _marked(token: Any, canary: Any, is_changed: Any = False) -> Any:
-    """Marks the tokens if `is_changed` is true or if the canary was changed. Taking the value of a
-    marked token fails."""
+    """Marks the tokens if `is_changed` is true or if the canary was changed. A program that takes
+    the value of a marked token fails."""
     wanted = jnp.broadcast_to(canary_of(canary.dtype, canary.ndim - token.ndim), canary.shape)
     return _primitives.mark_p.bind(
         token, jnp.any(canary != wanted, tuple(range(token.ndim, canary.ndim))) | is_changed)
@@ -124,10 +124,10 @@ class Gradient(Stored):
     canary   the result of canary_of() for each layer
 
     A function that changes all floating-point numbers of a tree cannot change the gradient, because
-    JAX has no arithmetic for tokens. But the function changes the canary, so taking the gradient
-    fails. A function that changes only infinities and NaN, such as jnp.nan_to_num, changes the
-    squares if the gradient is not finite. So taking the gradient also fails if the bits of the
-    squares differ from `bits`.
+    JAX has no arithmetic for tokens. But the function changes the canary, so a program that takes
+    the gradient fails. A function that changes only infinities and NaN, such as jnp.nan_to_num,
+    changes the squares if the gradient is not finite. So a program that takes the gradient also
+    fails if the bits of the squares differ from `bits`.
     """
 
     CHILDREN = (*Stored.CHILDREN, "squares", "bits", "canary")
@@ -142,7 +142,7 @@ class Gradient(Stored):
 
     def checked(self) -> "Gradient":
         """Returns this gradient without its canary. If a function changed the canary or the
-        squares, taking the result fails."""
+        squares, a program that takes the returned gradient fails."""
         if self.canary is None:
             return self
         _check_dtype(self.canary, self.dtype, self.label,

@@ -10,23 +10,23 @@ JAX's transformations.
     token = mark_p.bind(token, is_changed)
     drop_p.bind(token, *ties)
 
-put_p also returns its value, so that the forward pass uses the value only after the put. The token
-identifies the value in actmem; the ghost is an array without bytes that has the value's shape
-(_kept.py). A put whose token and ghost are not used stores nothing. The result of a take has the
-ghost's shape, and the result's tangent is the ghost's tangent. So for second derivatives, put and
-take together are the identity.
+put_p also returns its value, so that the forward pass uses the value only after put_p has run. The
+token identifies the value in actmem; the ghost is an array without bytes that has the value's shape
+(_kept.py). If the program uses neither the token nor the ghost of put_p, the equation stores
+nothing. The result of take_p has the ghost's shape, and the result's tangent is the ghost's
+tangent. So for second derivatives, put_p and take_p together are the identity.
 
 vmap always adds its dimension to the tokens as their first dimension. `batch` lists the dimensions
 of the value or ghost that correspond to the tokens' dimensions. vmap leaves the axes of a value in
 place, because with jax_remat3, JAX compares the axes of a saved value with those of the recomputed
 value. Only the custom calls move the batch's dimensions to the front. A program can select or
-reorder tokens between put and take. The take returns the value of each token that it gets.
+reorder tokens between put_p and take_p. take_p returns the value of each token that it gets.
 
 These primitives have no JAX effect, so that JAX can drop them, batch them, and split them between
 the forward and the backward pass. For XLA, their custom calls have a side effect, so XLA neither
-merges two puts nor moves a put out of a loop.
+merges two calls of actmem_put nor moves such a call out of a loop.
 
-When a program is complete, _finish.py counts the takes of each token, and sets the parameters in
+When a program is complete, _finish.py counts the uses of each token, and sets the parameters in
 PUT, TAKE and UPDATE, which until then have the defaults below.
 """
 import os
@@ -58,8 +58,8 @@ hold_p = Primitive("actmem_hold")
 # Computes new values on the host from the values of tokens. `avals`: types of the new values.
 update_p = Primitive("actmem_update")
 update_p.multiple_results = True
-# Marks each token whose bool in the second operand is true. Taking the value of a marked token
-# fails.
+# Marks each token whose bool in the second operand is true. A program that takes the value of a
+# marked token fails.
 mark_p = Primitive("actmem_mark")
 # ghost_p and result_ghost_p each make a new ghost, and occur only in complete programs. The program
 # itself uses the ghost of ghost_p, and returns the ghost of result_ghost_p.
@@ -75,7 +75,7 @@ UPDATE: dict[str, Any] = dict(numbers=None, bounded=None, many=None, ends=None)
 
 
 def label_of(name: str, line: str) -> str:
-    """Returns the label that identifies puts and takes and appears in error messages."""
+    """Returns a value's label, which put_p and take_p share and error messages show."""
     return f"{name} ({line})"
 
 
@@ -187,7 +187,7 @@ def dropped_of(token: Aval, *ties: Aval) -> Aval:
                         sharding=token.sharding.update(spec=spec))
 
 
-# Outside of jit, each put and each take is a separate program.
+# Outside of jit, each call of put_p or take_p runs as a separate program.
 
 @partial(jax.jit, static_argnames=("label", "batch", "use"))
 def _put_now(value: Any, *, label: str, batch: Sequence[int], use: str) -> Any:
@@ -339,7 +339,7 @@ without_derivative.defjvp(_refuse)
 
 
 def _put_wanted(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Eqn | None]:
-    """If the token and ghost of a put are unused, marks the put so that it stores nothing."""
+    """Marks an equation of put_p whose token and ghost are unused, so that it stores nothing."""
     eqn = rest[-1]
     if not any(used):
         return [False], None

@@ -234,7 +234,7 @@ def _rule3(policy: Rule, stock: Rule, value: Any, primitive: Primitive,
 
     def rule(trace: Any, *args: Any, **own: Any) -> tuple[Any, Any, Rule]:
         """Applies JAX's own rule, and puts the value that this rule saves into actmem. The backward
-        pass takes the value out."""
+        pass takes the value out of actmem."""
         result, saved, back = stock(_private.SAVING, *args, **own)
         aval = jax.typeof(saved)
         if not _fits(aval, verdict):

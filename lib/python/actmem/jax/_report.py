@@ -46,9 +46,10 @@ class Row:
     times       occurrences in a step: one for each iteration of a scan; None in a loop
                 with an unknown number of iterations
     goes        "actmem", "device", "recomputed", or another memory of JAX, such as "pinned_host".
-                "unneeded": the policy offloads the value, but no backward pass needs it, so no put
-                stores the value. "carried": the policy does not save the value, but JAX keeps the
-                value on the device, because it is the input of a layer or the carry of a scan
+                "unneeded": the policy offloads the value, but no backward pass needs it, so actmem
+                does not store the value. "carried": the policy does not save the value, but JAX
+                keeps the value on the device, because it is the input of a layer or the carry of a
+                scan
     stock       where the value would go in JAX without actmem, with the same policy. None if this
                 is unknown, or if JAX refuses the policy
     """
@@ -142,8 +143,8 @@ class _Value:
     aval: Aval
     goes: str
     is_local: bool      # inside shard_map: `aval` is one device's part
-    label: str = ""                 # the label of the value's put, or ""
-    number: int | None = None       # the number of the program with this put
+    label: str = ""                 # the label under which actmem stores the value, or ""
+    number: int | None = None       # the number of the program that stores the value
 
     @property
     def stock(self) -> str | None:
@@ -266,7 +267,7 @@ class _Found:
         put = {dataclasses.replace(value, goes=_verdicts.UNNEEDED) for value in self.values
                if value.goes == _verdicts.ACTMEM}
         for value, times in self.values.items():
-            if value in put:        # the value is unneeded here, but another put stores it
+            if value in put:        # the value is unneeded here, but another equation stores it
                 continue
             shape = value.device_shape(is_alone)
             rows.append(Row(
@@ -414,7 +415,7 @@ class _Kept:
 
 
 def _puts(jaxpr: Jaxpr, seen: set[int]) -> bool:
-    """Returns whether `jaxpr`, or a jaxpr inside it, has a put whose value a take uses."""
+    """Returns whether `jaxpr`, or a jaxpr inside it, stores a value in actmem."""
     inner = _private.open_jaxpr(jaxpr)
     if id(inner) in seen:
         return False

@@ -4,10 +4,10 @@
 A stored array consists of a token and a ghost (_kept.py). The token identifies the value in actmem.
 The ghost is an array without bytes that has the value's shape. Programs pass on the token and the
 ghost like other arrays. A stored array is immutable, like JAX's arrays: an update takes the old
-value and stores a new value. If the caller donates the old array, the program frees the old value
-after taking it, so that new values can use the memory. The store identifies a value by its place in
-the state, which is the same in all steps. So the store learns in each step when the next step will
-need the value (lib/store/schedule.h).
+value from actmem and stores a new value. If the caller donates the old array, the program frees the
+old value after taking it, so that new values can use the memory. The store identifies a value by
+its place in the state, which is the same in all steps. So the store learns in each step when the
+next step will need the value (lib/store/schedule.h).
 """
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -7,13 +7,13 @@ order. For each output, run() finds the stored leaves that the output needs. run
 puts the new leaf (copies it to actmem memory). Only the order of the equations changes. So each
 leaf keeps its shape, and each scalar is computed once.
 
-Leaves that are taken one after the other form a group of at most `group_bytes`. Group i + 1 is
-taken only when group i - 1 has been put, and is announced to the store when group i begins. So at
-most two groups are on the device, and a group is copied while the previous one is updated. A group
-is also taken only when the group's gradients exist. Otherwise XLA could take the group at the
-beginning of the step. The update begins with the gradient of the last parameter, which the backward
-pass computes first. So the update can run during the backward pass, unless the update needs all
-gradients at once, as clipping does.
+Leaves that run() takes one after the other form a group of at most `group_bytes`. run() takes group
+i + 1 only when it has put group i - 1. When group i begins, run() announces group i + 1 to the
+store. So at most two groups are on the device, and a group is copied while the previous one is
+updated. In addition, run() takes a group only when the group's gradients exist. Otherwise XLA could
+take the group at the beginning of the step. The update begins with the gradient of the last
+parameter, which the backward pass computes first. So the update can run during the backward pass,
+unless the update needs all gradients at once, as clipping does.
 
 A branch of lax.cond gets the token of a stored leaf (_state.py) instead of the leaf's value. So a
 branch that returns the leaf unchanged returns the token, and copies nothing.
@@ -38,8 +38,8 @@ class _Put(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """The steps of one group, in order. A step takes an input, runs an equation or puts an
-    output."""
+    """The steps of one group, in order. A step takes an input, runs an equation or puts an output
+    into actmem."""
 
     takes: list[Atom]
     steps: "list[_Take | _Put | Eqn]"
@@ -61,7 +61,7 @@ class _Plan:
         self.open_bytes = 0
         self.producers = {var: i for i, eqn in enumerate(jaxpr.eqns) for var in eqn.outvars}
         self.done: set[int] = set()
-        self.taken = 0                  # bit i: stored input i is taken
+        self.taken = 0                  # bit i: a step takes stored input i
         self.bits = {var: 1 << i for i, var in enumerate(stored)}
         self.needs: dict[Atom, int] = dict(self.bits)
         for eqn in jaxpr.eqns:
@@ -91,7 +91,8 @@ class _Plan:
         return 0 if _private.is_literal(atom) else self.needs.get(atom, 0)
 
     def put_ready(self) -> None:
-        """Adds a put of each new leaf whose stored operands have all been taken."""
+        """Adds a step that puts each new leaf, if earlier steps take all stored inputs that this
+        leaf needs."""
         for i, needs in list(self.waiting.items()):
             if i in self.waiting and not needs & ~self.taken:
                 self.put(i)
@@ -229,7 +230,8 @@ class Run:
         return found
 
     def tie(self, group: _Group, ties: Sequence[Any]) -> None:
-        """Delays the takes of `group` until `ties` exist. Announces these takes to the store."""
+        """Delays the steps that take the inputs of `group` until `ties` exist. Announces these
+        inputs to the store."""
         if not ties or not group.takes:
             return
         leaves = [self.stored[var] for var in group.takes]
@@ -239,7 +241,7 @@ class Run:
                            for var, leaf, token in zip(group.takes, leaves, tokens))
 
     def step(self, step: "_Take | _Put | Eqn") -> Any:
-        """Runs a step. Returns the token if the step is a put, else None."""
+        """Runs a step. Returns the token of the output if the step puts one, else None."""
         if isinstance(step, _Take):
             leaf = self.stored[step.var]
             self.taken[step.var] = _primitives.take(leaf.token, leaf.ghost, leaf.label, False)
