@@ -250,7 +250,8 @@ def test_a_compiler_ends_with_the_process_that_started_it(parent, tmp_path):
     start = ("import os, subprocess, sys; subprocess.run([sys.executable, '-m', "
              "'actmem.plan._compiling', sys.argv[2] or str(os.getpid()), sys.argv[1], ''])")
     with subprocess.Popen([sys.executable, "-c", start, request, "1" if parent == "gone" else ""],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as started:
+                          env=compiled._environment(targets.find("h200")), stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT) as started:
         if parent == "killed":
             writer = os.open(request, os.O_WRONLY)      # returns when the compiler opens the file
             os.kill(started.pid, signal.SIGKILL)
