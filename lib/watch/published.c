@@ -107,7 +107,7 @@ static int write_limit(void *context, int fd)
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	own = open(path, O_WRONLY | O_CLOEXEC);
-	if (own >= 0 && pread(fd, &old, sizeof(old), LIMIT_OFFSET) == sizeof(old))
+	if (own >= 0 && read_at(fd, &old, sizeof(old), LIMIT_OFFSET))
 		written = pwrite(own, &limit->bytes, sizeof(limit->bytes), LIMIT_OFFSET);
 	if (written < 0) {
 		error = -errno;

@@ -224,19 +224,30 @@ static void drop_first(void)
 	memory_drop(key_on(0));
 }
 
-/* A store that gets its share between a refusal and the next attempt tries again. */
-static void test_late_share(void)
+/* Reserves a block, which must succeed. */
+static void reserve(struct actmem_key key, uint64_t bytes)
 {
 	char words[1024] = "";
 	bool has_store;
 	void *memory;
 
+	ok(!memory_reserve(key, bytes, &memory, &has_store, words, sizeof(words)),
+	   "%llu bytes are reserved: %s", (unsigned long long)bytes, words);
+}
+
+/* Leaves too little for a large block on the second GPU. */
+static void reserve_first(void (*then)(void))
+{
 	large_refused = 0;
-	meanwhile = drop_first;
-	returns(memory_reserve(key_on(0), BUDGET - LARGE + MIB, &memory, &has_store, words,
-			       sizeof(words)), 0);
-	ok(!memory_reserve(key_on(1), LARGE, &memory, &has_store, words, sizeof(words)),
-	   "a block gets the memory that another store releases: %s", words);
+	meanwhile = then;
+	reserve(key_on(0), BUDGET - LARGE + MIB);
+}
+
+/* A store that gets its share between a refusal and the next attempt tries again. */
+static void test_late_share(void)
+{
+	reserve_first(drop_first);
+	reserve(key_on(1), LARGE);
 	ok(large_refused == 1, "right after it was refused");
 	memory_drop(key_on(1));
 }
@@ -245,31 +256,20 @@ static void test_late_share(void)
 static void borrow_for_other(void)
 {
 	struct actmem_key other = key_on(1);
-	char words[1024];
-	bool has_store;
-	void *memory;
 
 	other.instance++;
-	returns(memory_reserve(other, LARGE, &memory, &has_store, words, sizeof(words)), 0);
+	reserve(other, LARGE);
 	memory_drop(other);
 }
 
 /* The same without files, if another thread has borrowed for the store. */
 static void test_late_loan(void)
 {
-	char words[1024] = "";
-	bool has_store;
-	void *memory;
-
-	large_refused = 0;
-	meanwhile = borrow_for_other;
-	returns(memory_reserve(key_on(0), BUDGET - LARGE + MIB, &memory, &has_store, words,
-			       sizeof(words)), 0);
-	returns(memory_reserve(key_on(1), MIB, &memory, &has_store, words, sizeof(words)), 0);
+	reserve_first(borrow_for_other);
+	reserve(key_on(1), MIB);
 	memory_drop(key_on(1));
 	memory_drop(key_on(0));
-	ok(!memory_reserve(key_on(1), LARGE, &memory, &has_store, words, sizeof(words)),
-	   "a block gets the memory that another thread has borrowed: %s", words);
+	reserve(key_on(1), LARGE);
 	ok(large_refused > 1, "right after it was refused");
 	memory_drop(key_on(1));
 }

@@ -8,9 +8,9 @@ import re
 import subprocess
 import sys
 
+from pages import ROOT, targets
 from tap import case, main
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests/bench"))
 
 import heading  # noqa: E402
@@ -91,12 +91,6 @@ def the_readme_has_figures_of_the_results():
 def is_of_results(table):
     cells = [cell for _, *row in table[1:] for cell in row]
     return sum(bool(FIGURE.match(cell)) for cell in cells) >= 0.6 * len(cells)
-
-
-def targets():
-    rules = subprocess.run(["make", "-pRrq", ":"], cwd=ROOT, text=True, check=False,
-                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-    return set(re.findall(r"^([\w./%-]+):(?!=)", rules, re.MULTILINE))
 
 
 def exists(command, known):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from actmem.plan import _attention, models
+from actmem.plan import _attention, _layer, models
 
 LAYERS, WIDTH, HEADS, HIDDEN = 40, 5120, 40, 13824
 DEVICES, TEXT = 4, 512
@@ -15,18 +15,7 @@ KIND = models.Attention(HEADS, HEADS, WIDTH // HEADS, causal=False)
 
 
 def norm(x, scale=1.0, shift=0.0):
-    wide = x.astype(jnp.float32)
-    wide = wide - jnp.mean(wide, -1, keepdims=True)
-    wide = wide * jax.lax.rsqrt(jnp.mean(wide * wide, -1, keepdims=True) + 1e-6)
-    return (wide * scale + shift).astype(x.dtype)
-
-
-def rotated(x):
-    half = x.shape[-1] // 2
-    angles = jnp.arange(x.shape[1])[:, None, None] * 1e4 ** -(jnp.arange(half) / half)
-    sin, cos = jnp.sin(angles), jnp.cos(angles)
-    a, b = x[..., :half], x[..., half:]
-    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1).astype(x.dtype)
+    return _layer.normed({"_scale": scale, "_bias": shift}, "", x, "layer")
 
 
 def attended(w, prefix, x, seen, name, devices):
@@ -36,7 +25,7 @@ def attended(w, prefix, x, seen, name, devices):
     q, k = norm(x @ w[f"{prefix}_q"]), norm(seen @ w[f"{prefix}_k"])
     q, k, v = heads(q), heads(k), heads(seen @ w[f"{prefix}_v"])
     if devices > 1:
-        q, k = rotated(q), rotated(k)
+        q, k = _layer.rotated(q), _layer.rotated(k)
     y = _attention.attend(KIND, 0, devices, name, q, k, v)
     return y.reshape(x.shape) @ w[f"{prefix}_o"]
 

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The pages of the top folder and of docs/, and the fenced blocks in them."""
+"""The pages of the top folder and of docs/, the fenced blocks in them, and what pages can name."""
+import functools
+import os
 import pathlib
 import re
+import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
@@ -31,3 +34,12 @@ def program(page, wanted="python"):
     lines = [line if language == wanted else ""
              for language, line in lines_by_language(TEXTS[page])]
     return "\n".join(lines) + "\n" if any(lines) else ""
+
+
+@functools.cache
+def targets():
+    """Returns the targets of make."""
+    rules = subprocess.run(["make", "-pRrq", ":"], cwd=ROOT, text=True, check=False,
+                           env={"PATH": os.environ["PATH"]},
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    return set(re.findall(r"^([\w./-]+):(?!=)", rules, re.MULTILINE))

@@ -3,7 +3,6 @@
 README's outputs are real. tests/libraries/test_pages.py runs the Python of the pages,
 tests/man/test_pages.py the README's C."""
 import functools
-import os
 import pathlib
 import re
 import shlex
@@ -11,7 +10,7 @@ import subprocess
 
 from harness import SUBCOMMANDS, actmem, clean_environment, holder, private_dev
 from options import LONG, helped
-from pages import ROOT, TEXTS, lines_by_language
+from pages import ROOT, TEXTS, lines_by_language, targets
 from tap import case, main
 
 # Programs of others.
@@ -52,14 +51,6 @@ def text_of(pattern):
     """Of all files whose path matches."""
     return "\n".join((ROOT / file).read_text(encoding="utf-8") for file in sorted(FILES)
                      if re.fullmatch(pattern, file) and (ROOT / file).is_file())
-
-
-@functools.cache
-def targets():
-    rules = subprocess.run(["make", "-pRrq", ":"], cwd=ROOT, text=True, check=False,
-                           env={"PATH": os.environ["PATH"]},
-                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-    return set(re.findall(r"^([\w./-]+):(?!=)", rules, re.MULTILINE))
 
 
 def options_of(words):

@@ -8,7 +8,7 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from actmem import _wheel
@@ -43,18 +43,13 @@ def _bytes(word: str) -> int:
     return int(number) << _UNITS.get(word[-1:], 0)
 
 
-def _region_bytes(word: str) -> int:
-    """Returns the length of a region. actmem bench refuses less than a huge page."""
-    if (number := _bytes(word)) < 2 << 20:
-        raise argparse.ArgumentTypeError(f"'{word}' is less than 2M")
-    return number
-
-
-def _file_bytes(word: str) -> int:
-    """Returns the length of a file. actmem bench refuses less than 1M."""
-    if (number := _bytes(word)) < 1 << 20:
-        raise argparse.ArgumentTypeError(f"'{word}' is less than 1M")
-    return number
+def _bytes_from(least: str) -> Callable[[str], int]:
+    """Returns a parser of numbers of bytes that are at least `least`, such as "2M"."""
+    def parsed(word: str) -> int:
+        if (number := _bytes(word)) < _bytes(least):
+            raise argparse.ArgumentTypeError(f"'{word}' is less than {least}")
+        return number
+    return parsed
 
 
 def _count(word: str, least: int = 1) -> int:
@@ -230,9 +225,10 @@ def probe_parser() -> argparse.ArgumentParser:
         help="measure files in this directory; may be repeated")
     add("--allow-buffered", action="store_true",
         help="use the page cache if the file system has no direct I/O")
-    add("--memory", metavar="SIZE", type=_region_bytes, default=256 << 20,
+    # actmem bench, which measures these, refuses less.
+    add("--memory", metavar="SIZE", type=_bytes_from("2M"), default=256 << 20,
         help="bytes to copy in each measurement; default: 256M")
-    add("--file-bytes", metavar="SIZE", type=_file_bytes, default=1 << 30,
+    add("--file-bytes", metavar="SIZE", type=_bytes_from("1M"), default=1 << 30,
         help="length of the file in a --spill directory; default: 1G")
     add("--seconds", metavar="SECONDS", type=_seconds, default=0.5,
         help="duration of each measurement; default: 0.5")

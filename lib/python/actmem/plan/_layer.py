@@ -38,7 +38,7 @@ def projected(w: Weights, name: str, x: jax.Array, dims: int = 1) -> jax.Array:
     return y
 
 
-def _rope(x: jax.Array) -> jax.Array:
+def rotated(x: jax.Array) -> jax.Array:
     half = x.shape[-1] // 2
     angles = jnp.arange(x.shape[1])[:, None] / 10000 ** (jnp.arange(half) / half)
     sin, cos = (f(angles)[:, None, :].astype(x.dtype) for f in (jnp.sin, jnp.cos))
@@ -55,7 +55,7 @@ def _qkv(kind: Attention, w: Weights, x: jax.Array, name: Callable[..., jax.Arra
     if kind.has_norms:
         q, k = normed(w, "query", q), normed(w, "key", k)
     if kind.has_rope:
-        q, k = _rope(q), _rope(k)
+        q, k = rotated(q), rotated(k)
     return q, k, v
 
 
@@ -66,11 +66,11 @@ def _latent_qkv(kind: Attention, w: Weights, x: jax.Array, name: Callable[..., j
         low = normed(w, "query_a", name(projected(w, "query_a", x), "query_wa_proj"))
     q = projected(w, "query", low)
     low = name(projected(w, "kv_a", x), "kv_wa_proj")
-    turned = _rope(low[:, :, None, kind.kv_rank:])
+    turned = rotated(low[:, :, None, kind.kv_rank:])
     low = normed(w, "kv_a", low[..., :kind.kv_rank])
     k = projected(w, "key", low)
     plain = kind.head_dim - kind.rope_dim
-    q = jnp.concatenate([q[..., :plain], _rope(q[..., plain:])], -1)
+    q = jnp.concatenate([q[..., :plain], rotated(q[..., plain:])], -1)
     turned = jnp.broadcast_to(turned, (*k.shape[:3], kind.rope_dim))
     return q, jnp.concatenate([k, turned], -1), projected(w, "value", low)
 
