@@ -39,9 +39,11 @@ def machine(packages=("jax",)):
                       f"Linux {kernel[0] if kernel else platform.release()}", *versions(packages)])
 
 
-def line(command, packages=("jax",), verb="Measured"):
-    """Returns the line above a table that `command` prints."""
-    date = datetime.date.today()
+def line(command, packages=("jax",), verb="Measured", date=None):
+    """Returns the line above a table that `command` prints. `date`: of the measurement, today
+    unless given.
+    """
+    date = date or datetime.date.today()
     return f"{verb} on {date.day} {date:%B %Y} by `{command}`, on {machine(packages)}:"
 
 

@@ -68,11 +68,13 @@ def test_a_case_that_is_there_is_not_run_again(bench, tmp_path, monkeypatch, cap
     with open(tmp_path / "bench-plan.jsonl", "w", encoding="utf-8") as file:
         for name in names:
             file.write(json.dumps({"case": name, "device_bytes": 1, "policies": policies}) + "\n")
+    os.utime(file.name, (10**9, 10**9))
     monkeypatch.setattr(sys, "argv", ["bench-plan", str(tmp_path)])
     bench.main()
     words = capsys.readouterr().out.splitlines()
     # A heading and an empty line; the table with two lines at its top; the sums.
-    assert words[0].split(" by ")[1].startswith("`make bench-plan`, on ")
+    # The date is that of the measurements.
+    assert words[0].startswith("Measured on 9 September 2001 by `make bench-plan`, on ")
     assert len(words) == 2 + 2 + len(names) + 2
     assert f"{len(names) - 3} cases: over the fastest +0.0% in the median" in words[-2]
     assert words[-1].startswith("3 programs too small to gain: over recompute -20.0% at most")
