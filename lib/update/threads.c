@@ -23,7 +23,7 @@
 struct pool {
 	struct pool *next;
 	int node;
-	unsigned int threads;
+	unsigned int threads;		/* protected by lock once the pool is abandoned */
 	pthread_mutex_t turn;		/* held by the call that uses the threads */
 	pthread_mutex_t lock;		/* protects the fields below */
 	pthread_cond_t work_comes, work_ends;
@@ -55,9 +55,19 @@ static void __attribute__((constructor)) watch_forks(void)
 	fork_error = -pthread_atfork(NULL, NULL, forget_pools);
 }
 
+static void free_pool(struct pool *pool)
+{
+	pthread_cond_destroy(&pool->work_ends);
+	pthread_cond_destroy(&pool->work_comes);
+	pthread_mutex_destroy(&pool->lock);
+	pthread_mutex_destroy(&pool->turn);
+	free(pool);
+}
+
 static void *pool_thread(void *data)
 {
 	struct pool *pool = data;
+	bool is_last;
 
 	pthread_mutex_lock(&pool->lock);
 	for (;;) {
@@ -76,7 +86,10 @@ static void *pool_thread(void *data)
 		if (!pool->working)
 			pthread_cond_signal(&pool->work_ends);
 	}
+	is_last = !--pool->threads;
 	pthread_mutex_unlock(&pool->lock);
+	if (is_last)
+		free_pool(pool);
 	return NULL;
 }
 
@@ -120,17 +133,16 @@ static int start_threads(struct pool *pool, struct cpus *cpus, unsigned int coun
 	return error;
 }
 
-/* Ends the threads of a pool. Does not free the pool, which the threads still read. */
-static int abandon(struct pool *pool, int error, char *words, size_t words_size)
+/*
+ * Ends the threads of a pool that has at least one thread. The last thread frees the pool, perhaps
+ * before this function returns.
+ */
+static void abandon(struct pool *pool)
 {
 	pthread_mutex_lock(&pool->lock);
 	pool->is_abandoned = true;
 	pthread_cond_broadcast(&pool->work_comes);
 	pthread_mutex_unlock(&pool->lock);
-	snprintf(words, words_size,
-		 "cannot run a thread on the CPUs of node %d (sched_setaffinity: %s)", pool->node,
-		 strerror(-error));
-	return error;
 }
 
 static int make_pool(int node, struct pool **made, char *words, size_t words_size)
@@ -162,8 +174,13 @@ static int make_pool(int node, struct pool **made, char *words, size_t words_siz
 	if (most && most < cores)
 		cores = (unsigned int)most;
 	error = start_threads(pool, &cpus, cores);
-	if (error)
-		return abandon(pool, error, words, words_size);
+	if (error) {
+		abandon(pool);
+		snprintf(words, words_size,
+			 "cannot run a thread on the CPUs of node %d (sched_setaffinity: %s)", node,
+			 strerror(-error));
+		return error;
+	}
 	*made = pool;
 	return 0;
 }
