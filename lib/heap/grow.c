@@ -478,7 +478,7 @@ bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes)
 	heap_give_freed(heap);
 	held = open_bytes(heap);
 	for (its = heap->regions; its && held + needed > heap->limit; its = its->next)
-		if (!its->named && is_region_free(its))
+		if (may_close_region(heap, its, false))
 			held -= actmem_region_length(its->region);
 	may = held + needed <= heap->limit;
 	pthread_mutex_unlock(&heap->lock);

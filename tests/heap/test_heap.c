@@ -367,6 +367,21 @@ static void test_free_region(void **state)
 	assert_int_equal(stats_of(heap).regions, 0);
 }
 
+/* A region that is attached to a queue stays, so it counts against the limit. */
+static void test_attached_limit(void **state)
+{
+	struct actmem_region *region;
+
+	assert_int_equal(actmem_heap_free(heap, use_block()), 0);
+	region = heap->regions->region;
+	assert_int_equal(heap_lower_limit(heap, 4 * MIB), 2 * MIB);
+	assert_true(heap_may_grow(heap, 4 * MIB));
+	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
+	assert_true(heap_may_grow(heap, 2 * MIB));
+	assert_false(heap_may_grow(heap, 4 * MIB));
+	assert_int_equal(actmem_queue_detach(queue, region), 0);
+}
+
 /* What stands in the way of the heap's end is told, the blocks before the queue. */
 static void test_live_block(void **state)
 {
@@ -396,6 +411,7 @@ int main(void)
 		HEAP_TEST(test_growth_sweep),
 		HEAP_TEST(test_refused_options),
 		QUEUE_TEST(test_free_region),
+		QUEUE_TEST(test_attached_limit),
 		QUEUE_TEST(test_live_block),
 	};
 
