@@ -29,11 +29,12 @@ static void end_tensor(struct dlpack_managed *managed)
 int actmem_xla_tensor_new(struct actmem_xla_array *array,
 			  const struct actmem_xla_tensor_options *options, void **result)
 {
-	size_t shape_bytes = options->rank * sizeof(options->shape[0]);
 	struct tensor *tensor;
+	size_t shape_bytes;
 
 	if (options->size < sizeof(*options))
 		return -EINVAL;
+	shape_bytes = options->rank * sizeof(options->shape[0]);
 	tensor = calloc(1, sizeof(*tensor) + shape_bytes);
 	if (!tensor)
 		return -ENOMEM;
