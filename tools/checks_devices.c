@@ -19,6 +19,7 @@
 #include "facts.h"
 #include "config/config.h"
 #include "machine/machine.h"
+#include "xla/xla.h"
 
 #define PCI_DEVICES	"/sys/bus/pci/devices"
 #define NVIDIA		0x10de
@@ -262,20 +263,36 @@ static bool is_variable(const char *setting, size_t length)
 	return false;
 }
 
-/* Checks the variables of actmem. */
-static int check_variables(json_t *findings)
+/* Checks the value of a variable. Does not check names and folders. */
+static int check_variable(json_t *findings, enum knob knob)
 {
 	struct reader reader = READER(ACTMEM_NAMES_VARIABLES);
 	struct actmem_nodes nodes;
+	struct knobs knobs = { 0 };
+
+	if (knob == KNOB_NODES)
+		nodes_read(&nodes, &reader);
+	else if (knob == KNOB_SPILL)
+		knobs_read_directories(&knobs, &reader);
+	else if (knob_table[knob].kind != KNOB_TEXT)
+		reader_value(&reader, knob);
+	knobs_forget(&knobs);
+	if (!*reader.error)
+		return 0;
+	return add_finding(findings, "variables", CHECK_FIX,
+			   "correct or unset the variable; actmem(1) lists all of them", "%s",
+			   reader.error);
+}
+
+/* Checks the variables of actmem. */
+static int check_variables(json_t *findings)
+{
+	unsigned int knob;
 	size_t i, length;
 	int err = 0;
 
-	reader_check_values(&reader);
-	nodes_read(&nodes, &reader);
-	if (*reader.error)
-		err = add_finding(findings, "variables", CHECK_FIX,
-				  "correct or unset the variable; actmem(1) lists all of them", "%s",
-				  reader.error);
+	for (knob = 0; knob < KNOB_VARIABLES && !err; knob++)
+		err = check_variable(findings, knob);
 	for (i = 0; environ[i] && !err; i++) {
 		length = strcspn(environ[i], "=");
 		if (!strncmp(environ[i], "ACTMEM_", 7) && !is_variable(environ[i], length))

@@ -11,6 +11,8 @@
 #include "table.h"
 #include "tool.h"
 #include "wrap.h"
+#include "config/config.h"
+#include "xla/xla.h"
 
 #define STATE_COLUMNS	6
 
@@ -41,15 +43,20 @@ static int add_folder(struct spill_folders *folders, char *path)
 	return 0;
 }
 
-/* Adds the parts of @list between colons. The added paths point into @list. */
-static int add_folders(struct spill_folders *folders, char *list)
+/*
+ * Adds the folders of ACTMEM_SPILL, but none if its value is wrong, which check_environment()
+ * reports. The added paths are those of @knobs.
+ */
+static int add_folders(struct spill_folders *folders, struct knobs *knobs)
 {
-	char *folder, *state;
-	int err = 0;
+	struct reader reader = READER(ACTMEM_NAMES_VARIABLES);
+	int err = knobs_read_directories(knobs, &reader);
+	uint32_t i;
 
-	for (folder = strtok_r(list, ":", &state); folder && !err;
-	     folder = strtok_r(NULL, ":", &state))
-		err = add_folder(folders, folder);
+	if (err)
+		return err == -EINVAL ? 0 : err;
+	for (i = 0; i < knobs->spill_path_count && !err; i++)
+		err = add_folder(folders, knobs->spill_paths[i]);
 	return err;
 }
 
@@ -158,8 +165,7 @@ int cmd_doctor(int argc, char **argv)
 		COMMON_OPTIONS
 	};
 	const struct option_table table = { "s:aJh", options, help, doctor_option };
-	const char *variable = getenv("ACTMEM_SPILL");
-	char *list = strdup(variable ?: "");
+	struct knobs knobs = { 0 };
 	bool as_json = false, is_sick = false;
 	json_t *findings = json_array();
 	struct doctor doctor = { 0 };
@@ -169,10 +175,10 @@ int cmd_doctor(int argc, char **argv)
 
 	if (!take_options(&table, &doctor, argc, argv, &as_json, &status))
 		goto out;
-	if (!list || !findings)
+	if (!findings)
 		err = -ENOMEM;
 	else if (!doctor.spill.count)
-		err = add_folders(&doctor.spill, list);
+		err = add_folders(&doctor.spill, &knobs);
 	if (!err)
 		err = run_checks(findings, &doctor.spill);
 	if (!err)
@@ -187,6 +193,6 @@ int cmd_doctor(int argc, char **argv)
 out:
 	json_decref(findings);
 	free(doctor.spill.paths);
-	free(list);
+	knobs_forget(&knobs);
 	return status;
 }

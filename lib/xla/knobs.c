@@ -88,22 +88,28 @@ void knobs_forget(struct knobs *knobs)
 	memset(knobs, 0, sizeof(*knobs));
 }
 
-static int read_directories(struct knobs *knobs, const struct knobs *given,
-			    struct reader *reader)
+static int check_directories(int error, struct reader *reader)
 {
-	const char *list = reader_text(reader, KNOB_SPILL);
-	int error = 0;
-
-	if (given->spill_path_count)
-		error = add_directories(knobs, (const char *const *)given->spill_paths,
-				      given->spill_path_count);
-	else if (list)
-		error = add_list(knobs, list);
 	if (error == -EINVAL)
 		reader_refuse(reader, KNOB_SPILL, NULL);
 	else if (error)
 		reader_fail(reader, "no memory for bookkeeping");
 	return error;
+}
+
+int knobs_read_directories(struct knobs *knobs, struct reader *reader)
+{
+	const char *list = reader_text(reader, KNOB_SPILL);
+
+	return check_directories(list ? add_list(knobs, list) : 0, reader);
+}
+
+static int copy_directories(struct knobs *knobs, const struct knobs *given, struct reader *reader)
+{
+	if (!given->spill_path_count)
+		return knobs_read_directories(knobs, reader);
+	return check_directories(add_directories(knobs, (const char *const *)given->spill_paths,
+						 given->spill_path_count), reader);
 }
 
 static void check_together(const struct knobs *knobs, struct reader *reader)
@@ -141,7 +147,7 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int 
 	reader_check_switches(&reader);
 	if (knob_is_on(KNOB_STRICT))
 		knobs->spill_allow |= ACTMEM_STORE_STRICT;
-	error = read_directories(knobs, given, &reader);
+	error = copy_directories(knobs, given, &reader);
 	check_together(knobs, &reader);
 	if (!*reader.error)
 		return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The options (knobs) of the store of blocks, from the program or from the environment. The command
- * `actmem run` also links this file, to check the environment.
+ * The options (knobs) of the store of blocks, from the program or from the environment. The
+ * commands `actmem run` and `actmem doctor` also use this file, to check the environment.
  */
 #ifndef LIB_XLA_KNOBS_H
 #define LIB_XLA_KNOBS_H
@@ -31,6 +31,13 @@ struct knobs {
 /* Copies the program's options. Returns 0, -EINVAL or -ENOMEM. */
 int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options);
 void knobs_forget(struct knobs *knobs);
+
+/*
+ * Adds the directories of ACTMEM_SPILL to @knobs. On -EINVAL or -ENOMEM, @reader has the error
+ * message, and @knobs has some of the directories.
+ */
+struct reader;
+int knobs_read_directories(struct knobs *knobs, struct reader *reader);
 
 /*
  * Copies @given, reads missing options from the environment, and checks that the options can be

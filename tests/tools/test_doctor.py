@@ -116,6 +116,25 @@ def folders_to_spill_to():
 
 
 @case
+def wrong_variables_are_all_seen():
+    with tempfile.TemporaryDirectory(dir=BUILD) as disk:
+        values = {"ACTMEM_SPILL": f"{disk}::/", "ACTMEM_BUDGET": "x", "ACTMEM_NODES": "y",
+                  "ACTMEM_QUIET": "5", "ACTMEM_HEAP_GROW": "4M"}
+        found = findings(environment=clean_environment(**values))
+        told = {each["finding"].partition(" is ")[0]: each for each in found
+                if each["check"] == "variables"}
+        assert set(told) == set(values) - {"ACTMEM_HEAP_GROW"}, told
+        assert all(each["state"] == "fix" for each in told.values()), told
+        assert "must be 1 to 64 directories" in told["ACTMEM_SPILL"]["finding"], told
+        # Which folders are meant is not known.
+        assert not [each for each in found if each["check"] == "spill"], found
+    for folders, is_wrong in ((":".join(["/"] * 64), False), (":".join(["/"] * 65), True),
+                              ("/:", True), (":/", True), ("", False)):
+        found = of("variables", environment=clean_environment(ACTMEM_SPILL=folders))
+        assert bool(found) == is_wrong, (folders, found)
+
+
+@case
 def variables_of_runtimes_are_seen():
     environment = clean_environment()
     for name in [name for name in environment
