@@ -250,7 +250,10 @@ static bool set_pid_limit(int pid, uint64_t bytes)
 {
 	int handles = published_set_limit(pid, bytes == NO_LIMIT ? 0 : bytes);
 
-	if (handles < 0)
+	if (handles == -EFBIG)
+		warnx("cannot set the limit of process %d: the file of its counters must be written up to byte %zu, but RLIMIT_FSIZE of this command is %" PRIu64 "; raise it with `ulimit -f`",
+		      pid, PUBLISHED_LIMIT_END, file_bytes_limit());
+	else if (handles < 0)
 		warnx("cannot set the limit of process %d: %s%s", pid, strerror(-handles),
 		      handles == -EACCES || handles == -EPERM ?
 		      ": run this command as root or as the user of the process" : "");

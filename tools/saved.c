@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -325,6 +326,11 @@ bool saved_change(bool (*change)(struct saved *saved, const void *context), cons
 	print_rules(saved, out);
 	if (fflush(out))
 		err = -ENOMEM;
+	if (!err && strcmp(text, header) && length > file_bytes_limit()) {
+		warnx("cannot write " SAVED_FILE ": it needs %zu bytes, but RLIMIT_FSIZE of this command is %" PRIu64 "; nothing is saved; raise it with `ulimit -f`",
+		      length, file_bytes_limit());
+		goto out;
+	}
 	if (!err)
 		err = strcmp(text, header) ? replace_file(text, length) : remove_file();
 	is_good = !err || tell_unwritten(err);

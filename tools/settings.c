@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "base/base.h"
 #include "machine/machine.h"
@@ -141,6 +142,13 @@ void setting_tell(const char *name, int err)
 			     "";
 
 	warnx("cannot set " DRIVER_SYSFS "/%s: %s%s", name, strerror(-err), remedy);
+}
+
+uint64_t file_bytes_limit(void)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) ? RLIM_INFINITY : limit.rlim_cur;
 }
 
 bool setting_to_save(const char *name, const uint64_t *given, uint64_t *bytes)

@@ -71,4 +71,7 @@ void setting_tell(const char *name, int err);
  */
 bool setting_to_save(const char *name, const uint64_t *given, uint64_t *bytes);
 
+/* Returns RLIMIT_FSIZE of this command. A write beyond it would raise SIGXFSZ. */
+uint64_t file_bytes_limit(void);
+
 #endif

@@ -8,6 +8,7 @@
 #include <linux/magic.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -89,34 +90,38 @@ int published_walk(int pid, const struct published_kind *kind, int (*take)(void 
 	return error;
 }
 
-#define LIMIT_OFFSET	offsetof(struct stats_header, limit_bytes)
-
 struct new_limit {
 	uint64_t bytes;
 	int handles;
 };
 
-/* Opens the file again, because @fd is only for reading. */
+/* Opens the file at @path again, because its first descriptor is only for reading. */
+static int write_bytes(const char *path, uint64_t bytes)
+{
+	struct rlimit most;
+	ssize_t written;
+	int error, fd;
+
+	/* pwrite() beyond this limit would raise SIGXFSZ, or write only a part of the number. */
+	if (!getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur < PUBLISHED_LIMIT_END)
+		return -EFBIG;
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	written = pwrite(fd, &bytes, sizeof(bytes), PUBLISHED_LIMIT_END - sizeof(bytes));
+	error = written < 0 ? -errno : written == sizeof(bytes) ? 0 : -EIO;
+	close(fd);
+	return error;
+}
+
 static int write_limit(void *context, int fd)
 {
 	struct new_limit *limit = context;
 	char path[PATH_SIZE];
-	ssize_t written = -1;
-	uint64_t old = 0;
-	int own, error = 0;
+	int error;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	own = open(path, O_WRONLY | O_CLOEXEC);
-	if (own >= 0 && read_at(fd, &old, sizeof(old), LIMIT_OFFSET))
-		written = pwrite(own, &limit->bytes, sizeof(limit->bytes), LIMIT_OFFSET);
-	if (written < 0) {
-		error = -errno;
-	} else if (written != sizeof(limit->bytes)) {
-		/* RLIMIT_FSIZE cut the write short. Restore what was overwritten. */
-		error = pwrite(own, &old, (size_t)written, LIMIT_OFFSET) < 0 ? -errno : -EFBIG;
-	}
-	if (own >= 0)
-		close(own);
+	error = write_bytes(path, limit->bytes);
 	close(fd);
 	limit->handles++;
 	return error;

@@ -6,6 +6,7 @@
 #define LIB_WATCH_PUBLISHED_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "watch/stats.h"
@@ -27,9 +28,13 @@ struct published {
 int published_walk(int pid, const struct published_kind *kind, int (*take)(void *context, int fd),
 		   void *context);
 
+/* The end of the limit in the file of a handle. */
+#define PUBLISHED_LIMIT_END	(offsetof(struct stats_header, limit_bytes) + sizeof(uint64_t))
+
 /*
  * Sets the limit of each handle of a process; 0: none. Returns the number of handles, or an error:
- * -EACCES if this process lacks permission, -ESRCH if the process does not exist.
+ * -EACCES if this process lacks permission, -ESRCH if the process does not exist, -EFBIG if
+ * RLIMIT_FSIZE of this process is lower than PUBLISHED_LIMIT_END.
  */
 int published_set_limit(int pid, uint64_t bytes);
 

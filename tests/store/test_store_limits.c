@@ -181,7 +181,7 @@ static void test_no_process(void **state)
 	assert_int_equal(published_set_limit(getpid(), LESS), 0);
 }
 
-/* A limit of which only a part was written is not the one that was asked for. */
+/* A limit of which only a part could be written is not written at all. */
 static void test_written_in_part(void **state)
 {
 	struct rlimit was, limit;

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import (ACTMEM, actmem, expect, module_files, mount, mounted,
+from harness import (ACTMEM, actmem, expect, holder, module_files, mount, mounted,
                      public_copy, stranger, wait_for)
 from tap import Skip, case, main
 
@@ -277,6 +277,26 @@ def what_cannot_be_written_is_told_before_anything_is_set():
             expect(actmem(*pool), 1, "", ["actmem-pool@.service", "install"])
         with open("/sys/class/misc/actmem/node0/pool_bytes", encoding="ascii") as file:
             assert file.read() == "0\n"
+
+
+@case
+def what_a_limit_on_files_forbids_is_told():
+    with holder("held", 2 << 20) as process:
+        limit = ["limit", "--pid", str(process.pid), "64M"]
+        # With 0, a write would end the command by SIGXFSZ.
+        for most in 0, 28:
+            expect(actmem(*limit, prefix=["prlimit", f"--fsize={most}"]), 1, "",
+                   [f"process {process.pid}", "byte 32", f"RLIMIT_FSIZE of this command is {most};",
+                    "ulimit -f"])
+        expect(actmem(*limit, prefix=["prlimit", "--fsize=32"]), 0)
+    with files(user_limit_bytes=str(64 << 20)), machine():
+        limit = ["limit", "--save"]
+        for most in 0, 100:
+            expect(actmem(*limit, prefix=["prlimit", f"--fsize={most}"]), 1, "",
+                   [RULES, f"RLIMIT_FSIZE of this command is {most};", "nothing is saved",
+                    "ulimit -f"])
+            assert not os.listdir(os.path.dirname(RULES)), "a part of a file is left"
+        expect(actmem(*limit, prefix=["prlimit", "--fsize=4096"]), 0, "")
 
 
 # The folder is opened first, so that it is descriptor 3.
