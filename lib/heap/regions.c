@@ -121,6 +121,9 @@ int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
 	if (!error) {
 		error = heap->am->heap_names.path ? open_next_file(heap, &request, left, made) :
 			region_create(heap->am, &request, &made->region);
+		if ((error == -EPERM || error == -ENODEV) && request.has_home)
+			fail_more("; the device that uses this memory is at node %u",
+				  request.home);
 		if (error) {
 			free(made);
 			return error;

@@ -286,7 +286,8 @@ static void test_nodes(void)
 	unsetenv("ACTMEM_NODES");
 	ok(array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, &array, &address) < 0,
 	   "memory is to be at the device");
-	array_says("1000");
+	array_says("node 1000 has no memory");
+	array_says("choose nodes with nodes= (ACTMEM_NODES); the device that uses this memory is at node 1000");
 	end_memory();
 	returns(actmem_xla_array_new(LENGTH, ACTMEM_XLA_ARRAY_CUDA, 1, &array, &address, words,
 				     sizeof(words)), 0);

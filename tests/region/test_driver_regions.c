@@ -106,7 +106,7 @@ static void test_refusals(void **state)
 		{ ACTMEM_WHY_NODE_LIMIT, EDQUOT, "limit on node 1 has 3.1 GiB left, but 8.0 GiB are needed" },
 		{ ACTMEM_WHY_NODE_LIMIT, EDQUOT, "`actmem limit --nodes 1 SIZE`" },
 		{ ACTMEM_WHY_NODE_LIMIT, EDQUOT, "ACTMEM_ALLOW_NODE" },
-		{ ACTMEM_WHY_CPUSET, EPERM, "node 1 is outside this task's cpuset" },
+		{ ACTMEM_WHY_CPUSET, EPERM, "node 1 is outside this task's cpuset, which has node" },
 		{ ACTMEM_WHY_NO_MEMORY_NODE, ENODEV, "node 1 has no memory" },
 		{ ACTMEM_WHY_NO_MEMORY_NODE, ENODEV, "others with nodes" },
 		{ ACTMEM_WHY_DMEM, EDQUOT, "cgroup's limit on node 1 has 3.1 GiB left, but 8.0 GiB are needed" },

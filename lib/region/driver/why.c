@@ -119,6 +119,8 @@ void why_tell_mount(int fd)
 
 bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsewhere)
 {
+	struct actmem_nodes cpuset;
+
 	switch (why->reason) {
 	case ACTMEM_WHY_NODE_FULL:
 		tell_full_node(error, why, may_go_elsewhere);
@@ -144,8 +146,9 @@ bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsew
 		tell_dmem(error, why, may_go_elsewhere);
 		return true;
 	case ACTMEM_WHY_CPUSET:
-		fail(error, "node %d is outside this task's cpuset; choose others with %s",
-		     why->node, KNOB(NODES));
+		nodes_of_cpuset(&cpuset);
+		fail(error, "node %d is outside this task's cpuset, which has %s; choose nodes with %s",
+		     why->node, NODES_TEXT(&cpuset), KNOB(NODES));
 		return true;
 	case ACTMEM_WHY_NO_MEMORY_NODE:
 		fail(error, "node %d has no memory; choose others with %s",
