@@ -112,12 +112,16 @@ struct actmem_runtime_info {
 int actmem_runtime_get_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info);
 
 /*
- * Finds the device's node, and the other nodes of the device's socket that the task may use. The
+ * Finds the nodes of the device's socket that have memory and that the task's cpuset allows. The
  * call stores these nodes in *@nodes, which the caller may pass to actmem_open() or
  * actmem_region_create(). With sub-NUMA clustering a socket has several nodes.
- * actmem_runtime_get_info() returns the device's own node, and heaps that are registered with the
- * runtime use the nearest node first. @nodes is empty if sysfs does not report the node of the
- * device, as in many virtual machines.
+ * actmem_runtime_get_info() returns the device's own node. A heap that is registered with the
+ * runtime uses the nearest node first, if the heap's nodes include the device's own node.
+ *
+ * If the task may use no node of the socket, *@nodes is the device's own node. A call that creates
+ * a region there returns -EPERM or -ENODEV, and actmem_error() names the node and the nodes that
+ * the task may use. *@nodes is empty if sysfs does not report the node of the device, as in many
+ * virtual machines.
  */
 int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *nodes);
 

@@ -86,8 +86,9 @@ void nodes_of_cpuset(struct actmem_nodes *nodes);
 void nodes_allowed(struct actmem_nodes *nodes);
 
 /*
- * Sets @nodes to @node and those other nodes of its socket that the task may use. With sub-NUMA
- * clustering, a socket has several nodes. Nodes without CPUs belong to no socket.
+ * Sets @nodes to @node and the other nodes of its socket that have memory, even those that the
+ * task's cpuset forbids. With sub-NUMA clustering, a socket has several nodes. Nodes without CPUs
+ * belong to no socket.
  */
 void nodes_of_socket(unsigned int node, struct actmem_nodes *nodes);
 

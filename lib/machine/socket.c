@@ -25,7 +25,7 @@ static bool find_socket(unsigned int node, uint64_t *socket)
 
 void nodes_of_socket(unsigned int node, struct actmem_nodes *nodes)
 {
-	struct actmem_nodes allowed;
+	struct actmem_nodes with_memory;
 	uint64_t socket, its;
 	unsigned int other;
 
@@ -33,8 +33,8 @@ void nodes_of_socket(unsigned int node, struct actmem_nodes *nodes)
 	node_set(nodes, node);
 	if (!find_socket(node, &socket))
 		return;
-	nodes_allowed(&allowed);
-	for_each_node(other, &allowed)
+	nodes_with_memory(&with_memory);
+	for_each_node(other, &with_memory)
 		if (other != node && find_socket(other, &its) && its == socket)
 			node_set(nodes, other);
 }

@@ -200,11 +200,20 @@ int actmem_runtime_get_info(struct actmem_runtime *runtime, struct actmem_runtim
 int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *nodes)
 {
 	int error = runtime_check(runtime, "actmem_runtime_nodes");
+	struct actmem_nodes allowed;
+	unsigned int node;
 
 	if (error)
 		return error;
 	if (!nodes)
 		return fail(EINVAL, "actmem_runtime_nodes: nodes is NULL");
-	*nodes = runtime->nodes;
+	memset(nodes, 0, sizeof(*nodes));
+	nodes_allowed(&allowed);
+	for_each_node(node, &runtime->nodes)
+		if (node_is_set(&allowed, node))
+			node_set(nodes, node);
+	/* On a node that the task may not use, a call that creates a region returns the reason. */
+	if (nodes_empty(nodes) && runtime->info.node >= 0)
+		node_set(nodes, (unsigned int)runtime->info.node);
 	return 0;
 }

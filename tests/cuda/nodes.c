@@ -73,6 +73,73 @@ static void test_far(struct actmem *am)
 	returns(actmem_runtime_close(runtime), 0);
 }
 
+/* Node 1000 has memory, and is in the socket of @node or in another one. It is in no cpuset. */
+static void socket_has(unsigned int node, unsigned int socket_of_1000)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text), "cd sys/devices/system && mkdir -p node/node%u node/node1000 "
+		 "cpu/cpu0/topology cpu/cpu1/topology && echo %u,1000 >node/has_memory && "
+		 "echo 0 >node/node%u/cpulist && echo 1 >node/node1000/cpulist && "
+		 "echo 0 >cpu/cpu0/topology/physical_package_id && "
+		 "echo %u >cpu/cpu1/topology/physical_package_id", node, node, node, socket_of_1000);
+	sysfs_has("mkdir -p sys/devices/system");
+	sysfs_has(text);
+}
+
+/* The task may use a part of the device's socket. */
+static void test_part(struct actmem *am, unsigned int node, bool is_device_there)
+{
+	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .policy = ACTMEM_PLACE_BIND,
+	};
+	struct actmem_region *region;
+
+	returns(actmem_runtime_nodes(runtime, &options.nodes), 0);
+	ok(has_node(&options.nodes, node) && !has_node(&options.nodes, 1000),
+	   "of the socket, the nodes that the task may use");
+	ok(runtime_info(runtime).node == (is_device_there ? (int)node : 1000), "the device is at %d",
+	   runtime_info(runtime).node);
+	returns(actmem_region_create(am, &options, &region), 0);
+	returns(actmem_region_register(region, runtime, 0), 0);
+	ok(!runtime_info(runtime).far_bytes, "a region there is not far");
+	returns(actmem_region_unregister(region), 0);
+	returns(actmem_region_close(region), 0);
+	returns(actmem_runtime_close(runtime), 0);
+}
+
+/* Nothing goes to another socket, even where it may: the error names what is to be changed. */
+static void test_none(struct actmem *am, unsigned int node)
+{
+	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .policy = ACTMEM_PLACE_BIND,
+		.flags = ACTMEM_REGION_NEAR, .allow = ACTMEM_ALLOW_NODE,
+	};
+	struct actmem_heap_options heap_options = {
+		.size = sizeof(heap_options), .region = &options,
+	};
+	struct actmem_region *region;
+	struct actmem_heap *heap;
+	void *block;
+
+	returns(actmem_runtime_nodes(runtime, &options.nodes), 0);
+	ok(has_node(&options.nodes, 1000) && !has_node(&options.nodes, node),
+	   "of a socket that the task may not use, the device's node");
+	returns(actmem_region_create(am, &options, &region), -EPERM);
+	says("node 1000 is outside this task's cpuset, which has node");
+	says("choose nodes with ACTMEM_NODES");
+	options.length = 0;
+	returns(actmem_heap_create(am, &heap_options, &heap), 0);
+	returns(actmem_heap_register(heap, runtime, 0), 0);
+	returns(actmem_heap_alloc(heap, CHUNK, 0, &block), -EPERM);
+	says("node 1000 is outside");
+	says("; the device that uses this memory is at node 1000");
+	returns(actmem_heap_destroy(heap), 0);
+	returns(actmem_runtime_close(runtime), 0);
+}
+
 int main(void)
 {
 	struct actmem_nodes usable = usable_nodes();
@@ -102,6 +169,13 @@ int main(void)
 	test_near(am, node);
 	device_is_at("0000:af:00.0", "1000");
 	test_far(am);
+	socket_has(node, 0);
+	test_part(am, node, false);
+	device_is_at("0000:af:00.0", text);
+	test_part(am, node, true);
+	device_is_at("0000:af:00.0", "1000");
+	socket_has(node, 1);
+	test_none(am, node);
 	sysfs_is_true();
 	return cuda_end(&cuda, am, before);
 }
