@@ -47,7 +47,7 @@ __attribute__((constructor)) static void start_modes(int argc, char **argv, char
 	if (getauxval(AT_SECURE))
 		return;
 	if (knob_is_set(KNOB_CUDA) && !cuda_keep_variables(environ))
-		say("no memory to save the variables ACTMEM_*: if this program clears its environment, the preload does not handle its calls of CUDA.");
+		say("no memory for a copy of the variables ACTMEM_*: if this program clears its environment before it first uses CUDA, its host memory for CUDA does not come from regions.");
 	cuda.variables = (const char *const *)environ;
 	reader_value(&cuda, KNOB_CUDA);
 	say_if_wrong(&cuda, "The CUDA mode");

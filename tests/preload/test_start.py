@@ -43,6 +43,37 @@ def the_preload_is_in_front_unless_it_is_not_wanted():
     expect(run("--", ACTMEM, "run", "--allow", "any", "-C", "--", *SHOW), 0, f"0 {PRELOAD}\n")
 
 
+# Arguments: the length of a mapping that the kernel refuses, and the program.
+REFUSE_MAPPING = """
+import ctypes, os, struct, sys
+number = {"x86_64": 9, "aarch64": 222}[os.uname().machine]
+code = ((0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 24), (0x15, 0, 1, int(sys.argv[1])),
+        (0x06, 0, 0, 0x50000 | 12), (0x06, 0, 0, 0x7fff0000))
+text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in code))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code), ctypes.addressof(text)))
+libc = ctypes.CDLL(None, use_errno=True)
+assert not libc.prctl(38, 1, 0, 0, 0) and not libc.prctl(22, 2, program, 0, 0)
+os.environ["LD_PRELOAD"] = sys.argv[2]
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+
+
+@case
+def variables_that_cannot_be_kept_are_told():
+    """The copy of them is a mapping, whose length no other mapping has."""
+    variables = {"ACTMEM_CUDA": "1", "ACTMEM_PADDING": "x" * 5000}
+    kept = [f"{name}={value}" for name, value in clean_environment(**variables).items()
+            if name.startswith("ACTMEM_")]
+    length = 8 * (len(kept) + 1) + sum(len(each) + 1 for each in kept)
+    for refused, told in (length, True), (length + 1, False):
+        result = start(sys.executable, "-c", REFUSE_MAPPING, str(refused), PRELOAD, "true",
+                       **variables)
+        expected = ("actmem: no memory for a copy of the variables ACTMEM_*: if this program "
+                    "clears its environment before it first uses CUDA, its host memory for CUDA "
+                    "does not come from regions.\n") if told else ""
+        assert (result.returncode, result.stderr) == (0, expected), (refused, result)
+
+
 @case
 def it_exports_what_it_is_in_front_of_and_no_more():
     result = subprocess.run(["nm", "-D", "--defined-only", PRELOAD], capture_output=True,
