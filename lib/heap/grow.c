@@ -16,7 +16,7 @@
 #include "region/region.h"
 #include "runtime/runtime.h"
 
-/* Blocks fill a region if they leave at most 1/WASTE_ACCEPTED of it unused. */
+/* Blocks fill a length if they leave at most 1/WASTE_ACCEPTED of it unused. */
 #define WASTE_ACCEPTED	128
 /* A large heap grows by 1/HELD_PART of its length, so that it does not get too many regions. */
 #define HELD_PART	128
@@ -42,9 +42,15 @@ static uint64_t filled_length(uint64_t count, uint64_t stride, uint64_t *waste)
 
 /*
  * Returns the best length of a region for many blocks of @stride. After one such block, more are
- * likely to follow. The first choice is the longest length up to @most that such blocks fill. The
- * second choice is the shortest length from @most to @at_most that such blocks fill. The last
- * choice is the length up to @most with the least waste. If none of these exists, returns 0.
+ * likely to follow. The candidates are the lengths that whole numbers of blocks need, rounded up to
+ * huge pages. The function returns the first of these that exists:
+ *
+ * 1. the longest candidate up to @most that blocks fill;
+ * 2. the shortest candidate up to @at_most that blocks fill, if these blocks together are longer
+ *    than @most;
+ * 3. the candidate up to @most in which blocks leave the smallest fraction unused; if there are
+ *    several, the longest of them;
+ * 4. 0.
  */
 static uint64_t best_region_length(uint64_t stride, uint64_t most, uint64_t at_most)
 {

@@ -44,13 +44,19 @@ struct actmem_heap_stats {
  * Creates a heap, which allocates its blocks in regions. The heap's metadata is outside these
  * regions. If @options is NULL, the defaults apply.
  *
- * The usual length of a region is grow_bytes, rounded up to whole pages if the pages are 1G. A
- * region is shorter than that if blocks of the requested length would leave too much of grow_bytes
- * unused. A region is longer if the requested block is longer than
- * grow_bytes. In a large heap, regions can also be longer than grow_bytes: up to 1/128 of the total
- * length of the existing regions. This maximum rises to 1/16 if, at every region length up to it,
- * blocks of the requested length would leave too much memory unused. The maximum rises to 1/8 if
- * more than 1/16 of the heap is free, but no free range is long enough for the block.
+ * The usual length of a region is grow_bytes, rounded up to whole pages if the pages are 1G. In a
+ * heap whose regions together are longer than 128 times grow_bytes, the usual length is 1/128 of
+ * their total length. If more than 1/16 of the heap is free, and still no free range is long enough
+ * for the block, the usual length is 1/8 of the total length or grow_bytes, whichever is longer.
+ *
+ * The heap expects more blocks of the requested length. So a new region has the length that a whole
+ * number of such blocks needs, rounded up to 2 MiB. If the blocks leave at most 1/128 of a region
+ * unused, they fill it. The heap creates the longest region up to the usual length that the blocks
+ * fill. If there is none, it creates the shortest longer region that they fill, but at most 1/16 of
+ * the total length. If there is none either, it creates a region up to the usual length in which
+ * the blocks leave the smallest fraction unused. If one block is longer than the usual length, and
+ * blocks fill no longer region, the region has the length of this block, rounded up to whole pages.
+ * A region is shorter if the limit of the heap or of the kernel permits no more.
  *
  * A region consists of chunks, which a runtime (actmem_runtime.h) registers with the accelerator
  * one by one. A chunk is at most 64 GiB long. If the heap is registered with a runtime, a chunk is
