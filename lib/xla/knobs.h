@@ -14,6 +14,8 @@
 
 #define KNOBS_SPILL_MAX		64	/* maximum of spill_path_count, as in lib/config */
 
+struct reader;
+
 struct knobs {
 	uint64_t grow_bytes;
 	uint64_t limit_bytes;
@@ -36,7 +38,6 @@ void knobs_forget(struct knobs *knobs);
  * Adds the directories of ACTMEM_SPILL to @knobs. On -EINVAL or -ENOMEM, @reader has the error
  * message, and @knobs has some of the directories.
  */
-struct reader;
 int knobs_read_directories(struct knobs *knobs, struct reader *reader);
 
 /*
