@@ -16,22 +16,3 @@ _spec.loader.exec_module(_jax)
 pytest_addoption = _jax.pytest_addoption
 pytest_configure = _jax.pytest_configure
 nothing_left = _jax.nothing_left
-
-from actmem.plan import _trace  # noqa: E402
-
-_graphs = {}
-_graph_saving = _trace.Program.graph_saving
-
-
-def graph_saving(program, names=()):
-    """A search traces its program up to a hundred times. Tests that plan the same program share
-    these graphs, which nothing changes."""
-    if program.is_step:
-        return _graph_saving(program, names)
-    key = str(program.jaxpr), program.layout.text(), program.weights, frozenset(names)
-    if key not in _graphs:
-        _graphs[key] = _graph_saving(program, names)
-    return _graphs[key]
-
-
-_trace.Program.graph_saving = graph_saving

@@ -106,9 +106,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
          frozen: int = 0, compile: str | None = None, whole: Sharded | None = None,
          shares: int = 1, curve: bool = False) -> Plan:
     """Decides for each named value of a training step whether to keep it on the device, offload
-    it to the host, or recompute it. If `function` is a loss, plan() traces the loss once. If
-    `function` is a step, plan() traces the step again for each policy, and clears JAX's caches. JAX
-    must then recompile functions that it compiled before.
+    it to the host, or recompute it. If `function` is a step, plan() traces the step several times,
+    and clears JAX's caches. JAX must then recompile functions that it compiled before.
 
     Args:
       function: Either a loss, which takes parameters and a batch and returns a scalar; or a step,

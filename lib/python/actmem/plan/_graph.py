@@ -83,6 +83,8 @@ class Graph:
     inputs: list[Value]
     outputs: list[Value | None]     # None: a constant
     nodes: list[Node]
+    # The names that the forward pass gives to values, in the order of the program.
+    named: list[tuple[str, Value]] = dataclasses.field(default_factory=list)
 
     @staticmethod
     def of(jaxpr: Jaxpr, shards: Shards | None = None) -> Graph:
@@ -104,6 +106,7 @@ class _Maker:
     def __init__(self, shards: Shards | None) -> None:
         self.shards = shards
         self.nodes: list[Node] = []
+        self.named: list[tuple[str, Value]] = []
         self.seen: dict[Any, Node] = {}
         # Values in a recomputation with prevent_cse. Barriers keep XLA from merging the operations
         # that read these values with equal operations outside of the recomputation.
@@ -113,8 +116,8 @@ class _Maker:
 
     def graph(self, jaxpr: Jaxpr) -> Graph:
         inner = _private.open_jaxpr(jaxpr)
-        outer = self.nodes, self.seen, self.apart
-        self.nodes, self.seen, self.apart = [], {}, set()
+        outer = self.nodes, self.seen, self.apart, self.named
+        self.nodes, self.seen, self.apart, self.named = [], {}, set(), []
         # Constants come last, so that each argument has the same index as its input in the graph.
         variables = [*inner.invars, *inner.constvars]
         inputs = [self._value(var, i) for i, var in enumerate(variables)]
@@ -123,9 +126,9 @@ class _Maker:
         for value in outputs:
             if value is not None:
                 value.is_output = True
-        graph = Graph(inputs, outputs, self.nodes)
+        graph = Graph(inputs, outputs, self.nodes, self.named)
         _add_in_place(graph)
-        self.nodes, self.seen, self.apart = outer
+        self.nodes, self.seen, self.apart, self.named = outer
         return graph
 
     def _aval(self, atom: Atom) -> Aval:
@@ -155,6 +158,7 @@ class _Maker:
                     # Make a new value, because the derivative can also need the unnamed value.
                     return [self._named(args[0], name)]
                 args[0].names += (name,)
+                self.named.append((name, args[0]))
             return args
         inner = None if is_kernel(eqn) else self._called(op, eqn)
         if inner is not None:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Makes graphs of programs. Traces a program under several policies of jax.checkpoint, without
-computing values.
+"""Makes graphs of programs. Traces a program under policies of jax.checkpoint, without computing
+values.
 
-A loss function is traced once, and its jaxpr is differentiated with each policy. A training step
-computes the gradient itself, so the whole step is traced again for each policy. Before and after
-each trace of a step, this module clears JAX's caches, because the caches do not distinguish
-policies.
+A loss function is traced once, and its jaxpr is differentiated with a policy. A training step
+computes the gradient itself, so the whole step is traced again for a policy. Before and after such
+a trace, this module clears JAX's caches, because the caches do not distinguish policies.
+
+graph_saving() traces the program with one policy, which saves no value. _saving.py makes the
+graphs of other policies from this graph.
 """
 from __future__ import annotations
 
@@ -22,6 +24,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from actmem import _wheel
 from actmem.jax import _private
 from actmem.jax._private import Aval, Eqn, Jaxpr, Rule
+from actmem.plan import _saving
 from actmem.plan._graph import PRODUCTS, Graph
 from actmem.plan._shards import Layout
 from actmem.plan._specs import Spec
@@ -90,6 +93,7 @@ class Program:
                 "function: call jax.set_mesh before actmem.jax.plan() or, for "
                 f"`{_wheel.command('plan')}`, in the function that returns the loss"
                 ) from error
+        self._recomputing: Graph | None = None      # the graph if no named value is saved
         self.layout = Layout(args, self.jaxpr, mesh, specs)
         remats = [eqn for eqn in _eqns(self.jaxpr) if _private.is_remat(eqn)]
         self.is_step = any(eqn.params["differentiated"] for eqn in remats)
@@ -121,7 +125,7 @@ class Program:
             out, = eqn.outvars
             made = _private.Var(out.aval)
             return [eqn.replace(outvars=[made]), _private.name_eqn(made, given, out)]
-        self.jaxpr = _changed(self.jaxpr, name)
+        self.jaxpr, self._recomputing = _changed(self.jaxpr, name), None
 
     @property
     def batch(self) -> range:
@@ -168,7 +172,13 @@ class Program:
     def graph_saving(self, names: Iterable[str] = ()) -> Graph:
         """Returns the graph of the program under a policy that saves only the values of these
         names."""
-        return self.graph(jax.checkpoint_policies.save_only_these_names(*sorted(names)))
+        names = frozenset(names)
+        if self._recomputing is None:
+            self._recomputing = self.graph(jax.checkpoint_policies.nothing_saveable)
+        try:
+            return _saving.saving(self._recomputing, names) if names else self._recomputing
+        except _saving.Unmatched:
+            return self.graph(jax.checkpoint_policies.save_only_these_names(*sorted(names)))
 
     def _gradient(self, jaxpr: Jaxpr) -> Callable[..., Any]:
         """Returns a function that computes the loss, the other results of the loss function, and

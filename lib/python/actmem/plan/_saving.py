@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Makes the graph of a program that saves named values from the graph of the program that
+recomputes them all. This is at least ten times faster than a trace by JAX with another policy.
+
+In the graph of the program that recomputes all values, a backward pass contains operations that
+compute each named value again. saving() replaces such a value by the value of the forward pass. If
+scans run both passes, the forward scan stacks the value, and the backward scan reads slices of the
+stack. Operations whose results nothing reads any more are removed.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+import jax.numpy as jnp
+
+from actmem.plan._graph import Graph, Node, Value
+
+Pair = tuple[Value, Value]
+
+
+class Unmatched(Exception):
+    """A named value of a backward pass has no known counterpart in a forward pass."""
+
+
+def saving(graph: Graph, names: Collection[str]) -> Graph:
+    """Returns the graph of the program that saves the values of `names`. `graph` recomputes all
+    named values, and does not change. It equals the graph of a trace with the policy
+    jax.checkpoint_policies.save_only_these_names, except for the order of stacked values.
+
+    Raises:
+      Unmatched: The graph does not show which values to save, for example because an inner loop of
+        a layer names them.
+    """
+    copy = _copied(graph)
+    _save(copy, sorted(names))
+    _prune(copy)
+    if any(name in names for name in _again_names(copy)):
+        raise Unmatched
+    return copy
+
+
+def _copied(graph: Graph) -> Graph:
+    values: dict[int, Value] = {}
+
+    def of(value: Value) -> Value:
+        found = values.get(id(value))
+        if found is None:
+            found = values[id(value)] = Value(value.bytes, value.aval, None, value.number, [],
+                                              value.is_output, value.names, value.again)
+        return found
+    inputs = [of(value) for value in graph.inputs]
+    nodes = []
+    for node in graph.nodes:
+        copy = Node(node.op, [of(value) for value in node.inputs],
+                    [of(value) for value in node.outputs], node.params, node.where,
+                    [_copied(body) for body in node.bodies], node.length, node.consts,
+                    node.carries, node.reads, node.turn, node.is_kernel, node.between)
+        for value in copy.inputs:
+            value.users.append(copy)
+        for value in copy.outputs:
+            value.maker = copy
+        nodes.append(copy)
+    return Graph(inputs, [value and of(value) for value in graph.outputs], nodes,
+                 [(name, of(value)) for name, value in graph.named])
+
+
+def _again_names(graph: Graph) -> Iterator[str]:
+    """Yields the names of the values that the graph computes again."""
+    for node in graph.nodes:
+        for value in node.outputs:
+            yield from value.again
+        for body in node.bodies:
+            yield from _again_names(body)
+
+
+def _save(graph: Graph, names: list[str]) -> None:
+    for name in names:
+        for made, again in _pairs(graph, graph, name):
+            _replace(again, _rounded(made, graph), graph)
+    for loop in [node for node in graph.nodes if node.op == "scan"]:
+        body, = loop.bodies
+        if body.is_step:
+            _save(body, names)
+            continue
+        for name in names:
+            forward = _forward_of(loop, name)
+            if forward:
+                for made, again in _pairs(forward.bodies[0], body, name):
+                    _stack(forward, made, loop, again)
+
+
+def _forward_of(loop: Node, name: str) -> Node | None:
+    """Returns the scan that stacks values for `loop` and whose body calls a value `name`."""
+    stacked = loop.inputs[loop.consts + loop.carries:]
+    found = {id(value.maker): value.maker for value in stacked
+             if value.maker is not None and value.maker.op == "scan" and
+             any(given == name for given, _ in value.maker.bodies[0].named)}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _pairs(forward: Graph, backward: Graph, name: str) -> Iterator[Pair]:
+    """Yields each value that the forward pass calls `name`, if the backward pass computes it again,
+    with the value of the backward pass."""
+    again = _by_size((value.maker.inputs[0], value) for value in _computed_again(backward, name)
+                     if value.maker)
+    made = _by_size((value, value) for given, value in forward.named if given == name)
+    for size, groups in again.items():
+        if len(made.get(size, ())) != len(groups):
+            raise Unmatched
+        for first, second in zip(made[size], groups):
+            yield from _matched([value for value, _ in first], second)
+
+
+def _computed_again(graph: Graph, name: str) -> list[Value]:
+    """Returns the values of a backward pass with this name, in the order of the forward pass: the
+    backward pass computes the last layer first."""
+    turns: dict[int, list[Value]] = {}
+    for node in graph.nodes:
+        for value in node.outputs:
+            if name in value.again:
+                turns.setdefault(node.turn, []).append(value)
+    return [value for turn in sorted(turns, reverse=True) for value in turns[turn]]
+
+
+def _by_size(pairs: Iterable[Pair]) -> dict[int, list[list[Pair]]]:
+    """Groups pairs by the operation that makes their first value. Returns the groups by the bytes
+    of this value, because a layer can give one name to values of different sizes, and the backward
+    pass does not need all of them."""
+    groups: dict[int, list[Pair]] = {}
+    for pair in pairs:
+        groups.setdefault(id(pair[0].maker or pair[0]), []).append(pair)
+    found: dict[int, list[list[Pair]]] = {}
+    for group in groups.values():
+        found.setdefault(group[0][0].bytes, []).append(group)
+    return found
+
+
+def _matched(made: list[Value], again: list[Pair]) -> Iterator[Pair]:
+    """Yields the pairs of one operation, whose results have the same name. The forward pass names
+    only those results that it needs."""
+    maker, other = made[0].maker, again[0][0].maker
+    if len(made) == len(again):
+        yield from zip(made, (value for _, value in again))
+    elif maker is None or other is None or len(maker.outputs) != len(other.outputs):
+        raise Unmatched
+    else:
+        for source, value in again:
+            yield maker.outputs[other.outputs.index(source)], value
+
+
+def _replace(old: Value, new: Value, graph: Graph) -> None:
+    for user in old.users:
+        user.inputs = [new if value is old else value for value in user.inputs]
+    new.users, old.users = new.users + old.users, []
+    graph.outputs = [new if value is old else value for value in graph.outputs]
+    new.is_output, old.is_output = new.is_output or old.is_output, False
+
+
+def _rounded(value: Value, graph: Graph) -> Value:
+    """Returns the saved value as other operations read it: JAX applies reduce_precision to it."""
+    if not value.users or not jnp.issubdtype(value.aval.dtype, jnp.floating):
+        return value
+    if value.users[0].op == "reduce_precision":
+        return value.users[0].outputs[0]
+    result = Value(value.bytes, value.aval)
+    _replace(value, result, graph)
+    node = result.maker = Node("reduce_precision", [value], [result], {}, None, reads=[value.aval])
+    value.users = [node]
+    graph.nodes.insert(graph.nodes.index(value.maker) + 1 if value.maker else 0, node)
+    return result
+
+
+def _stack(forward: Node, made: Value, backward: Node, again: Value) -> None:
+    """Stacks the value `made` of a forward scan's body, and replaces the value `again` of a backward
+    scan's body by a slice of the stack."""
+    body, = forward.bodies
+    made = _rounded(made, body)
+    update = Node("dynamic_update_slice", [made], [], {}, None)
+    written = Value(0, made.aval, update, is_output=True)
+    update.outputs = [written]
+    made.users.append(update)
+    body.nodes.append(update)
+    body.outputs.append(written)
+    stack = Value(made.bytes * forward.length, made.aval, forward, users=[backward])
+    forward.outputs.append(stack)
+
+    body, = backward.bodies
+    count = len(backward.inputs)
+    given = Value(stack.bytes, made.aval, None, count)
+    part = Value(made.bytes, made.aval)
+    part.maker = Node("dynamic_slice", [given], [part], {}, None)
+    given.users = [part.maker]
+    # The body begins with one slice for each stacked input.
+    body.nodes.insert(count - backward.consts - backward.carries, part.maker)
+    body.inputs.insert(count, given)
+    backward.inputs.append(stack)
+    _replace(again, part, body)
+
+
+def _prune(graph: Graph) -> None:
+    """Removes operations whose results nothing reads."""
+    wanted = {id(value) for value in graph.outputs if value is not None}
+    nodes = []
+    for node in reversed(graph.nodes):
+        if node.outputs and not any(id(value) in wanted for value in node.outputs):
+            continue
+        if node.op == "scan":
+            _prune_loop(node, wanted)
+        wanted.update(id(value) for value in node.inputs)
+        nodes.append(node)
+    graph.nodes = _ordered(nodes[::-1])
+    there = {id(node) for node in nodes}
+    for value in (*graph.inputs, *(value for node in nodes for value in node.outputs)):
+        value.users = [user for user in value.users if id(user) in there]
+
+
+def _prune_loop(loop: Node, wanted: set[int]) -> None:
+    """Removes the stacked results of a scan that nothing reads, and the inputs that its body then
+    does not read. The carried values stay."""
+    body, = loop.bodies
+    keeps = [i < loop.carries or id(value) in wanted for i, value in enumerate(loop.outputs)]
+    loop.outputs = [value for value, keep in zip(loop.outputs, keeps) if keep]
+    body.outputs = [value for value, keep in zip(body.outputs, keeps) if keep]
+    _prune(body)
+    results = {id(value) for value in body.outputs}
+    keeps = [loop.consts <= i < loop.consts + loop.carries or bool(value.users) or
+             id(value) in results for i, value in enumerate(body.inputs)]
+    loop.consts = sum(keeps[:loop.consts])
+    loop.inputs = [value for value, keep in zip(loop.inputs, keeps) if keep]
+    body.inputs = [value for value, keep in zip(body.inputs, keeps) if keep]
+    for i, value in enumerate(body.inputs):
+        value.number = i
+
+
+def _ordered(nodes: list[Node]) -> list[Node]:
+    """Moves each operation that only arranges the operand of another (see _graph.py) to the place
+    just before the first operation that reads its result."""
+    found: list[Node] = []
+    waiting = {id(value): node for node in nodes for value in node.outputs
+               if node.where is None and node.op in ("transpose", "reshape", "reduce_window")
+               and not value.again}
+    late = {id(node) for node in waiting.values()}
+
+    def add(node: Node) -> None:
+        for value in node.inputs:
+            maker = waiting.pop(id(value), None)
+            if maker is not None:
+                add(maker)
+        found.append(node)
+    for node in nodes:
+        if id(node) not in late:
+            add(node)
+    return found

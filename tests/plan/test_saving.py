@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The graphs that _saving.py makes, compared with those of traces by JAX: the memory must be the
+same. The sets of saved names are random, with a fixed seed."""
+import random
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.ad_checkpoint import checkpoint_name as name
+
+import programs
+from actmem.plan import _saving, _trace, decoder, memory, models, names
+from test_mesh import CASES, decoder_on, mesh_of
+
+COMPILERS = {"GPU": memory.GPU, "TPU": memory.TPU, "CPU": memory.CPU, "plain": memory.PLAIN}
+
+
+def trace(program, saved):
+    return program.graph(jax.checkpoint_policies.save_only_these_names(*saved))
+
+
+def compare(program, saved, made):
+    traced = trace(program, saved)
+    for which, compiler in COMPILERS.items():
+        assert memory.foresee(made, compiler=compiler) == \
+            memory.foresee(traced, compiler=compiler), (which, saved)
+
+
+def random_sets(found, count, seed):
+    rng = random.Random(seed)
+    return [sorted(rng.sample(found, rng.randint(1, len(found)))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("which", programs.PROGRAMS)
+def test_programs(which):
+    made = programs.PROGRAMS[which]()
+    program = _trace.Program(made.make(None), made.args)
+    recomputing = program.graph_saving()
+    before = memory.foresee(recomputing)
+    for saved in random_sets(list(made.names), 4, which):
+        compare(program, saved, _saving.saving(recomputing, saved))
+    # The graph itself did not change.
+    assert memory.foresee(recomputing) == before
+
+
+@pytest.mark.parametrize("stack", [programs.scanned, programs.unrolled])
+@pytest.mark.parametrize("case", CASES)
+def test_on_a_mesh(case, stack):
+    sizes, spec_of = CASES[case]
+    loss, *args = decoder_on(mesh_of(**sizes), spec_of, stack)
+    program = _trace.Program(loss, tuple(args))
+    for saved in random_sets(programs.DECODER, 3, case):
+        compare(program, saved, _saving.saving(program.graph_saving(), saved))
+
+
+# Layers of one kind and of several; a value with two names; experts, whose names occur twice in a
+# layer; low-rank projections; a vision tower.
+@pytest.mark.parametrize("which", ["gemma-4-31b", "deepseek-v3", "paligemma2-3b"])
+def test_models(which):
+    step = decoder.step(models.find(which), batch=1, tokens=256)
+    program = _trace.Program(step.loss, (step.trained, step.frozen, step.batch), frozen=1)
+    found = [each.name for each in names.find(program.written(), program.batch)]
+    for saved in random_sets(found, 3, which):
+        compare(program, saved, _saving.saving(program.graph_saving(), saved))
+
+
+def test_a_name_inside_of_an_inner_loop_is_traced():
+    def layer(x, w):
+        def inner(y, _):
+            return name(jnp.sin(y @ w), "inner"), None
+        y = name(x @ w, "outer")
+        return jax.lax.scan(inner, y, length=3)[0]
+
+    def loss(weights, x):
+        return jnp.sum(programs.scanned(layer, None, x, weights))
+    program = _trace.Program(loss, (programs.shape(4, 64, 64), programs.shape(8, 64)))
+    with pytest.raises(_saving.Unmatched):
+        _saving.saving(program.graph_saving(), ["inner"])
+    for saved in (["inner"], ["outer"], ["inner", "outer"]):
+        compare(program, saved, program.graph_saving(saved))
