@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from actmem.plan import _attention, _layer, _trace, decoder, models
+from actmem.plan import _attention, _layer, _trace, decoder, machine, models, of_model
 from actmem.plan.models import Attention, Experts, Layer, ModelError
+from actmem.plan.search import Nothing
 
 SIZES = {"vocab_size": 48, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -103,6 +104,22 @@ def test_several_kinds_of_attention_in_one_model():
     dense, sparse = models.find("deepseek-v3").groups
     assert (dense.repeat, sparse.repeat) == (3, 58)
     assert dense.layers[0].experts is None and sparse.layers[0].experts.shared_d_ff == 2048
+
+
+def test_few_programs_are_predicted_before_nothing_fits(monkeypatch):
+    """A search learns from a choice that does not fit what each name adds. 80 programs were
+    predicted when it learnt only from the programs that save the values of one name."""
+    saved = []
+    graph_saving = _trace.Program.graph_saving
+
+    def counted(program, names=()):
+        saved.append(names)
+        return graph_saving(program, names)
+    monkeypatch.setattr(_trace.Program, "graph_saving", counted)
+    with pytest.raises(Nothing):
+        of_model.plan_of(models.find("gemma-4-31b"), machine.find("h100"), batch=8, tokens=4096,
+                         shard=decoder.Shard(fsdp=8))
+    assert len(saved) < 55
 
 
 def test_layers_are_grouped_by_what_repeats():

@@ -77,6 +77,8 @@ class Search:
         self._peak_of = peak_of
         self._peaks: dict[frozenset[str], int] = {}
         self._has_learnt = False
+        # How many bytes each name adds at least, by the names that are saved already.
+        self._adds: dict[frozenset[str], dict[str, float]] = {}
         self._parts: dict[frozenset[str], dict[frozenset[str], Step]] = {}
 
     def time(self, choice: Choice, rates: Rates | None = None, waits: bool = False) -> Step:
@@ -130,31 +132,68 @@ class Search:
     def _kept_peak(self, saved: frozenset[str]) -> int:
         if saved not in self._peaks:
             self._peaks[saved] = self._peak_of(saved)
+            self._learn_from(saved)
         return self._peaks[saved]
+
+    def _learn_from(self, saved: frozenset[str]) -> None:
+        """Finds how many bytes each name's values add to the memory at least, if the values of
+        other names are saved already: as many as they add to the memory if fewer names are
+        saved."""
+        adds = dict.fromkeys(self.names, -math.inf)
+        for there, known in self._adds.items():
+            if there <= saved:
+                adds = {name: max(adds[name], known[name]) for name in adds}
+        self._adds[saved] = adds
+        for name in saved & adds.keys():
+            less = saved - {name}
+            if less in self._peaks:
+                more = min(self.more[name], self._peaks[saved] - self._peaks[less])
+                for there, known in self._adds.items():
+                    if less <= there:
+                        known[name] = max(known[name], more)
+
+    def _learn(self) -> None:
+        """Predicts the memory if no values are saved, and if those of one name are."""
+        if not self._has_learnt:
+            self._has_learnt = True
+            for names in (frozenset(), *(frozenset({name}) for name in self.names)):
+                self._kept_peak(names)
 
     def _least(self, choice: Choice) -> float:
         """Estimates the least memory that the choice can need, from programs that save the values
-        of fewer names. Each additional name adds the bytes of its values in all layers except
-        SPARED layers: without this name, the values of SPARED layers are also live, because they
-        are recomputed. The estimate is also reduced by the largest value of one layer, because this
+        of fewer names. Each additional name adds at least the bytes that it adds to a program that
+        saves still fewer names, and at most the bytes of its values in all layers except SPARED
+        layers: without this name, the values of SPARED layers are also live, because they are
+        recomputed. The estimate is also reduced by the largest value of one layer, because this
         value is possibly not live at the peak."""
-        saved = choice.saved
-        if saved in self._peaks:
+        if choice.saved not in self._peaks:
+            self._learn()
+        if choice.saved in self._peaks:
             return self.peak(choice)
-        self._learn()
-        least = max(peak + sum(self.more[name] for name in saved - there)
-                    for there, peak in self._peaks.items() if there <= saved)
-        return least - self.spared - self._gone(choice)
+        return self._estimate(choice.saved)[0] - self.spared - self._gone(choice)
 
-    def _learn(self) -> None:
-        """Finds how many bytes of memory it takes to keep each name's values: 0 if a scan stores
-        the values anyway."""
+    def _estimate(self, saved: frozenset[str]) -> tuple[float, frozenset[str]]:
+        """Returns the largest estimate from programs that save fewer names, and the names that
+        this program saves."""
+        return max(((self._peaks[there] + sum(adds.get(name, 0) for name in saved - there), there)
+                    for there, adds in self._adds.items() if there < saved),
+                   key=lambda each: (each[0], len(each[1])))
+
+    def _explain(self, choice: Choice) -> None:
+        """Predicts the memory of programs that save fewer names than `choice`, until the estimate
+        from them says that `choice` does not fit. The estimates of similar choices then say so,
+        too."""
         if not self._has_learnt:
-            self._has_learnt = True
-            least = self.peak(Choice())
-            for name in self.names:
-                alone = self.peak(Choice(frozenset({name})))
-                self.more[name] = min(self.more[name], alone - least)
+            return
+        saved = choice.saved
+        while True:
+            least, there = self._estimate(saved)
+            adds = self._adds[there]
+            unsure = {name: self.more[name] - adds[name] for name in adds
+                      if name in saved - there and there | {name} not in self._peaks}
+            if least - self.spared - self._gone(choice) > self.device_memory or not unsure:
+                return
+            self._kept_peak(there | {max(unsure, key=unsure.__getitem__)})
 
     def _gone(self, choice: Choice) -> int:
         """Returns the device memory that offloading frees. The values of `ring` layers that are in
@@ -195,8 +234,12 @@ class Search:
                                         count - 1)]
 
     def _fits(self, choice: Choice) -> bool:
-        return self._least(choice) <= self.device_memory and \
-            self.peak(choice) <= self.device_memory
+        if self._least(choice) > self.device_memory:
+            return False
+        fits = self.peak(choice) <= self.device_memory
+        if not fits:
+            self._explain(choice)
+        return fits
 
     def _exhaustive(self, actions: Sequence[str]) -> Iterator[Choice]:
         """Yields all choices that fit, the fastest first. The queue contains sets of saved names,

@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from actmem.jax._private import Jaxpr
 from actmem.plan import _kernels
@@ -19,6 +19,10 @@ from actmem.plan._graph import Graph, Node, Value, local_shape
 COLLECTIVES = frozenset("""psum psum2 psum_invariant all_gather all_to_all reduce_scatter
     ppermute pmax pmin all_gather_invariant""".split())
 PARTS = frozenset(("dynamic_slice", "slice", "gather"))
+
+
+# An operation, its results with the names that they get again, and its operands.
+_Operation = tuple[Node, list[tuple[int, tuple[str, ...]]], list[int]]
 
 
 @dataclasses.dataclass
@@ -110,7 +114,8 @@ class Counted:
         self.graph = graph
         self.inner: dict[int, list[Counted]] = {}
         self.own: dict[int, Work] = {}
-        self._backwards = [(node, [(id(value), value.again) for value in node.outputs],
+        self._always: dict[Callable[[Work], float], float] = {}     # for cost()
+        self._backwards: list[_Operation] = [(node, [(id(value), value.again) for value in node.outputs],
                             [id(value) for value in node.inputs])
                            for node in reversed(graph.nodes)]
         for step in Steps(graph, compiler).steps:
@@ -143,22 +148,31 @@ class Counted:
 
     def needed(self, kept: Collection[str] = ()) -> list[Node]:
         """Returns the operations that run if the values with the names `kept` exist already."""
-        kept = frozenset(kept)
+        return _needed(self._backwards, kept, {id(value) for value in self.graph.outputs
+                                               if value is not None})[::-1]
+
+    @functools.cached_property
+    def _split(self) -> tuple[list[Node], list[_Operation], set[int]]:
+        """Divides the operations. Returns those that run whichever values exist, and whose bodies
+        do not depend on that either; the other operations as in _backwards; and the values that
+        the first group reads, and the results of the graph."""
+        every = {name for _, outputs, _ in self._backwards for _, again in outputs
+                 for name in again}
+        always = [node for node in self.needed(every)
+                  if not any(inner._split[1] for inner in self.inner.get(id(node), ()))]
+        known = {id(node) for node in always}
         wanted = {id(value) for value in self.graph.outputs if value is not None}
-        nodes = []
-        for node, outputs, inputs in self._backwards:
-            # `outputs` is empty if the operation has only effects.
-            if outputs and not any(key in wanted and kept.isdisjoint(again)
-                                   for key, again in outputs):
-                continue
-            nodes.append(node)
-            wanted.update(inputs)
-        return nodes[::-1]
+        wanted.update(id(value) for node in always for value in node.inputs)
+        return always, [each for each in self._backwards if id(each[0]) not in known], wanted
 
     def cost(self, kept: Collection[str], price: Callable[[Work], float]) -> float:
         """Returns the sum of `price` over the work of all operations that run if the values with
         the names `kept` exist already."""
-        return sum(self.cost_of(node, kept, price) for node in self.needed(kept))
+        always, others, wanted = self._split
+        if price not in self._always:
+            self._always[price] = sum(self.cost_of(node, (), price) for node in always)
+        return self._always[price] + sum(self.cost_of(node, kept, price)
+                                         for node in _needed(others, kept, set(wanted)))
 
     def cost_of(self, node: Node, kept: Collection[str], price: Callable[[Work], float]) -> float:
         """Returns the sum of `price` over the work of one operation, including its bodies. An
@@ -175,3 +189,18 @@ class Counted:
             if id(node) in self.own:
                 work.add(self.own[id(node)])
         return work
+
+
+def _needed(backwards: Iterable[_Operation], kept: Collection[str],
+            wanted: set[int]) -> list[Node]:
+    """Returns the operations that run if the values with the names `kept` exist already, the last
+    one first. `wanted` has the ids of the values that something else reads."""
+    kept = frozenset(kept)
+    nodes = []
+    for node, outputs, inputs in backwards:
+        # `outputs` is empty if the operation has only effects.
+        if outputs and not any(key in wanted and kept.isdisjoint(again) for key, again in outputs):
+            continue
+        nodes.append(node)
+        wanted.update(inputs)
+    return nodes
