@@ -27,8 +27,9 @@ struct export {
 };
 
 /*
- * Fills the table with parts of the pages. All parts have the same power-of-two length and are
- * aligned to this length, so that no part crosses the device's segment boundary.
+ * Fills the scatter-gather table. Each entry is a part of a page. All parts have the same
+ * power-of-two length and are aligned to this length, so that no part crosses the device's segment
+ * boundary.
  */
 static int dmabuf_cut(const struct export *export, struct device *dev, struct sg_table *table)
 {
@@ -54,9 +55,10 @@ static int dmabuf_cut(const struct export *export, struct device *dev, struct sg
 
 /*
  * Maps the pages for DMA in both directions, as other exporters do. CPU accesses need no
- * synchronization: DMA is coherent on x86, and this function refuses devices that would use bounce
- * buffers (swiotlb). A bounce buffer cannot hold a page of 2 MiB. Without synchronization, neither
- * CPU nor device would see the other's writes.
+ * synchronization, because DMA is coherent on x86. With a bounce buffer (swiotlb), CPU and device
+ * would not see each other's writes without synchronization. So this function refuses devices that
+ * would use bounce buffers: the longest DMA mapping of such a device is shorter than a page of the
+ * region.
  */
 static struct sg_table *dmabuf_map(struct dma_buf_attachment *attachment,
 				   enum dma_data_direction direction)

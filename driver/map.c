@@ -125,8 +125,10 @@ static vm_fault_t actmem_fault(struct vm_fault *vmf)
 }
 
 /*
- * Maps no further pages. Without this operation, the kernel would call actmem_fault() under
- * mmap_lock instead of the per-VMA lock, so that mmap() in another thread would wait for the fault.
+ * Does nothing. The kernel calls this operation to map pages around a faulting address, but the
+ * driver maps only the page of the fault. Without this operation, the kernel would call
+ * actmem_fault() under mmap_lock instead of the per-VMA lock, so that mmap() in another thread
+ * would wait for the fault.
  */
 static vm_fault_t actmem_map_pages(struct vm_fault *vmf, pgoff_t first, pgoff_t last)
 {
@@ -159,8 +161,8 @@ static bool map_is_valid(const struct actmem_region *region, unsigned long lengt
 }
 
 /*
- * Chooses an aligned address. Refuses invalid mappings, because actmem_mmap() would be too late:
- * with MAP_FIXED, the kernel has removed the old mapping by then.
+ * Chooses an aligned address. Also refuses invalid mappings, because a refusal by actmem_mmap()
+ * would be too late: with MAP_FIXED, the kernel has removed the old mapping by then.
  */
 unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 				       unsigned long length, unsigned long pgoff,

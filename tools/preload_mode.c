@@ -19,7 +19,7 @@ static const char *no_cuda_hint(void)
 	return malloc_mode_is_wanted() ? "" : "; --no-cuda runs without it";
 }
 
-/* Returns true if @others begins with @path. An outer `actmem run` can have put the path there. */
+/* Returns true if @others begins with @path. An outer `actmem run` may have put the path there. */
 static bool is_first(const char *others, const char *path)
 {
 	size_t length = strlen(path);

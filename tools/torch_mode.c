@@ -49,7 +49,9 @@ static bool says_both(const char *path)
 	return rounds && keeps;
 }
 
-/* Checks each folder `torch` whose parent folder matches @folder followed by the pattern @below. */
+/*
+ * Checks the PyTorch in each folder that matches a pattern of glob(3): @folder, followed by @below.
+ */
 static void look_in(struct torches *torches, const char *folder, const char *below)
 {
 	char path[2 * PATH_MAX];
@@ -125,7 +127,10 @@ static bool says_either(const char *text)
 	return text && (strstr(text, ROUNDS) || strstr(text, KEEPS));
 }
 
-/* A PyTorch that knows the options reads the older variable if the newer one is not set. */
+/*
+ * Sets the options ROUNDS and KEEPS in one of PyTorch's two environment variables. Each version
+ * that knows these options reads PYTORCH_CUDA_ALLOC_CONF only if PYTORCH_ALLOC_CONF is not set.
+ */
 int torch_mode_set(const char *program)
 {
 	const char *newer = getenv("PYTORCH_ALLOC_CONF"), *older = getenv("PYTORCH_CUDA_ALLOC_CONF");

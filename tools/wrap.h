@@ -14,8 +14,8 @@ size_t terminal_width(void);
 
 /*
  * Replaces spaces in a copy of @text by '\n', so that its lines have at most @width columns. A word
- * longer than @width stays whole, so that users can copy paths. Returns the copy from malloc(), or
- * NULL if out of memory.
+ * longer than @width stays whole, so that users can copy paths. Returns the copy, which the caller
+ * must free(), or NULL if out of memory.
  */
 char *wrap_text(const char *text, size_t width);
 

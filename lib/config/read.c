@@ -138,8 +138,9 @@ static void refuse_text(struct reader *reader, enum knob knob, const char *text,
 	char buffer[KNOB_CHOICE_MAX];
 
 	/*
-	 * For a switch, the message names the variable: the option of `actmem run` takes no value,
-	 * so only the variable can be wrong.
+	 * Only the environment variable of a switch can have a wrong value, because the switch's
+	 * option of `actmem run` takes no value. So the message for a switch always names the
+	 * variable.
 	 */
 	reader_fail(reader, "%s is '%.500s', but must be %s", info->kind == KNOB_SWITCH ?
 		    info->names[ACTMEM_NAMES_VARIABLES] : KNOB_VARIABLE(knob), text,

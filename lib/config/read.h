@@ -13,7 +13,11 @@
 
 #define READER_ERROR_MAX	1024
 #define KNOB_CHOICE_MAX		256
-#define NAMES_AS_MARKS		UINT32_MAX	/* keep the marks (knob.h), for fail() */
+/*
+ * With this value of @names, @error contains marks (knob.h) in place of names, as messages for
+ * fail() do.
+ */
+#define NAMES_AS_MARKS		UINT32_MAX
 
 struct reader {
 	const char *const *variables;	/* strings "NAME=value", then a NULL; or NULL */
@@ -21,7 +25,7 @@ struct reader {
 	char error[READER_ERROR_MAX];	/* the first error message; "" if all values are right */
 };
 
-/* A reader of this process's environment. @by: the member @names */
+/* A reader of this process's environment. @by is the initial value of the member @names. */
 #define READER(by)	((struct reader){ (const char *const *)environ, .names = (by) })
 
 /* Returns the text of a variable, or NULL if the variable is empty or not set. */

@@ -146,7 +146,7 @@ int actmem_region_from_fd(struct actmem *am, int fd,
 
 /* Create the region if it does not exist. */
 #define ACTMEM_OPEN_CREATE	(1u << 0)
-/* With CREATE: return -EEXIST if the region exists. */
+/* With ACTMEM_OPEN_CREATE: return -EEXIST if the region exists. */
 #define ACTMEM_OPEN_EXCLUSIVE	(1u << 1)
 /*
  * Lock the region. If another process has the region open with this flag, return -EBUSY with an
@@ -156,7 +156,10 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * does not stop processes that open the region without this flag.
  */
 #define ACTMEM_OPEN_LOCK	(1u << 2)
-/* Open and map the region only for reading, without write permission. Excludes CREATE. */
+/*
+ * Open and map the region only for reading, without write permission. Must not be combined with
+ * ACTMEM_OPEN_CREATE.
+ */
 #define ACTMEM_OPEN_READ	(1u << 3)
 /* Accept an existing region whose length differs from the length in the options. */
 #define ACTMEM_OPEN_ANY_LENGTH	(1u << 4)
@@ -174,11 +177,12 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * open it.
  *
  * @path: a path, or a name without '/'. A name denotes a file in the first mounted actmem file
- * system. The file system determines the backend: driver for actmem, memfd for hugetlbfs and tmpfs.
- * If the caller passed a backend to actmem_open(), the file system must belong to that backend.
+ * system. The type of the file system determines the backend: a file on an actmem file system uses
+ * the driver backend; a file on hugetlbfs or tmpfs uses the memfd backend. If the caller passed a
+ * backend to actmem_open(), the file system must belong to that backend.
  * @options: as for actmem_region_create(). The name in @options must be NULL, because the file has
- * a name. Without CREATE, a length of 0 accepts any length. If @options is NULL, the defaults
- * apply.
+ * a name. Without ACTMEM_OPEN_CREATE, a length of 0 accepts any length. If @options is NULL, the
+ * defaults apply.
  * @flags: ACTMEM_OPEN_*.
  *
  * If several processes create the region at once, one process creates it, and the others open the
@@ -208,7 +212,7 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  *
  * -ENOENT  no such file or directory; or @path has no '/', and no actmem file system is mounted:
  *	actmem_error() then lists the mounted hugetlbfs and tmpfs file systems
- * -EEXIST  the region exists (EXCLUSIVE), or differs from the options
+ * -EEXIST  the region exists (ACTMEM_OPEN_EXCLUSIVE), or differs from the options
  * -EOPNOTSUPP  the file system lacks this page size, or cannot have regions: the message of
  *	actmem_error() contains a command that mounts a suitable file system
  * -ENOSPC  the region would exceed the limit that the mount option size= sets

@@ -154,7 +154,7 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
  * -EPERM  the region is read-only, and ACTMEM_REGISTER_READ_ONLY is not set
  * -EOPNOTSUPP  the runtime does not support a flag
  * -ENOMEM, -EINVAL, -ESTALE (the context was destroyed), -EIO  errors of the runtime;
- *	actmem_error() contains the runtime's name of the error
+ *	actmem_error() contains the runtime's name for the error
  *
  * After an error, no part of the region is registered, unless actmem_error() says that a part could
  * not be unregistered.
@@ -164,7 +164,7 @@ int actmem_region_register(struct actmem_region *region, struct actmem_runtime *
 
 /*
  * Unregisters a region. No device may use the region during the call. If the CUDA context was
- * destroyed or reset, or if the process is exiting, the runtime can already have dropped the
+ * destroyed or reset, or if the process is exiting, the runtime may already have dropped the
  * registration. The call then returns 0 and counts the region in lost_total, and actmem_error()
  * reports the loss.
  *
@@ -187,8 +187,9 @@ int actmem_region_unregister(struct actmem_region *region);
  * in about 5 ms. Between two chunks, other threads can get the lock of CUDA's driver. No block lies
  * in two chunks: if a block is longer than such a chunk, the library registers one chunk that is as
  * long as the block. If a region is longer than half of the memory that the heap's limit still
- * permits, the region is registered as one chunk, because a long block might not fit into any other
- * region.
+ * permits, its chunks are as long as the runtime accepts (at most chunk_bytes), so usually the
+ * region is one chunk. The limit then permits no second region of this length, so a long block may
+ * fit only into this region.
  *
  * -EEXIST  the heap is already registered
  * -EBUSY  the heap has regions

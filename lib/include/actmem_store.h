@@ -77,8 +77,8 @@ struct actmem_key {
 #define ACTMEM_INSTANCE_ONCE	(UINT64_C(1) << 63)
 
 /*
- * Compute a checksum at each commit and compare it at each hold. Nothing else detects that a disk
- * or a file system returns other data than the store wrote. A file system can report a write as
+ * Compute a checksum at each commit and verify it at each hold. Nothing else detects that a disk or
+ * a file system returns other data than the store wrote. A file system can report a write as
  * successful, and later return zeros without an error. On a failing disk, ext4 loses writes in this
  * way in Linux 6.18 and in Linux 7. In Linux 7, ext4 also does so while the file system is full.
  * The store leaves enough space free, but other writers can fill the file system.
@@ -101,8 +101,8 @@ struct actmem_key {
  */
 #define ACTMEM_STORE_HANDED_ON		(1u << 3)
 /*
- * Refuse a spill path that is itself in memory (tmpfs, ramfs), unless ALLOW_MEMORY is set. Without
- * this flag the store uses the path, and actmem_error() has a warning.
+ * Refuse a spill path that is itself in memory (tmpfs, ramfs), unless ACTMEM_STORE_ALLOW_MEMORY is
+ * set. Without this flag the store uses the path, and actmem_error() has a warning.
  */
 #define ACTMEM_STORE_STRICT		(1u << 4)
 
@@ -134,15 +134,16 @@ struct actmem_store_options {
 /*
  * Creates a store. If @options is NULL, the defaults apply: no budget and no spilling.
  *
- * If the call returns 0 and a spill path is in memory, actmem_error() says so. With ALLOW_MEMORY,
- * the call also returns 0 if the disks have no space for spill_bytes. The store then starts without
- * disk space, and actmem_error() says so. If the call returns 0 in any other case, actmem_error()
- * is empty.
+ * If the call returns 0 and a spill path is in memory, actmem_error() says so. With
+ * ACTMEM_STORE_ALLOW_MEMORY, the call also returns 0 if the disks have no space for spill_bytes.
+ * The store then starts without disk space, and actmem_error() says so. If the call returns 0 in
+ * any other case, actmem_error() is empty.
  *
  * -EINVAL  has one of these causes. (1) The budget is less than two pages of the regions or,
  *	without spill paths, less than one page. A page has 4 KiB, 2 MiB or 1 GiB. (2) There are
  *	spill paths, but no budget. (3) A flag is unknown. (4) A directory has no direct I/O (see
- *	ALLOW_BUFFERED), or is in memory (see STRICT). (5) spill_bytes is above spill_limit_bytes
+ *	ACTMEM_STORE_ALLOW_BUFFERED), or is in memory (see ACTMEM_STORE_STRICT). (5) spill_bytes is
+ *	above spill_limit_bytes
  * others  the errors of actmem_heap_create(), actmem_heap_register(), actmem_queue_create() and
  *	actmem_file_open()
  */
@@ -151,11 +152,11 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 
 /*
  * Checks spill paths in the same way as actmem_store_create() before it opens files in these
- * directories. The call ignores all @flags except STRICT and ALLOW_MEMORY. If the call returns 0,
- * actmem_error() says whether a path is in memory. If a path does not exist, this call does not
- * fail, but actmem_store_create() does.
+ * directories. The call ignores all @flags except ACTMEM_STORE_STRICT and
+ * ACTMEM_STORE_ALLOW_MEMORY. If the call returns 0, actmem_error() says whether a path is in
+ * memory. If a path does not exist, this call does not fail, but actmem_store_create() does.
  *
- * -EINVAL  a path is in memory, and STRICT is set without ALLOW_MEMORY
+ * -EINVAL  a path is in memory, and ACTMEM_STORE_STRICT is set without ACTMEM_STORE_ALLOW_MEMORY
  */
 int actmem_store_check_paths(const char *const *paths, uint32_t count, uint32_t flags);
 
@@ -218,16 +219,16 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
  * -EEXIST  the key is in the store
  * -EINVAL  length is 0, larger than the address space, or above the maximum length of a
  *	registration (64 GiB, or chunk_bytes of the runtime)
- * -ETIMEDOUT  no memory became free in time. Spills that the call started continue
+ * -ETIMEDOUT  no memory became free in time. The store continues the spills that the call started
  * -ENOMEM  has one of these causes. (1) length is above the budget. (2) The store has no spill
  *	paths, and length is above the unused part of the budget. (3) actmem_heap_alloc() failed,
  *	and the store has no block to spill. (4) All regions have names and are shorter than length.
- *	The store cannot replace them, because regions with names stay open
- * -EDEADLK  the whole budget is used up by blocks of this thread, and of threads that wait for
- *	memory or for a block and have no timeout. A thread that reserves or holds a block owns it
- *	until any thread commits, releases or puts back the block. Without HANDED_ON, a thread must
- *	not wait in actmem_store_reserve() or actmem_store_hold() while it owns a block that another
- *	thread will commit or release
+ *	The store cannot replace these regions, because regions with names stay open
+ * -EDEADLK  blocks use up the whole budget, and the owner of each block is this thread, or a thread
+ *	that waits without a timeout for memory or for a block. A thread that reserves or holds a
+ *	block owns it until any thread commits, releases or puts back the block. Unless the store
+ *	has the flag ACTMEM_STORE_HANDED_ON, a thread must not wait in actmem_store_reserve() or
+ *	actmem_store_hold() while it owns a block that another thread will commit or release
  * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names the
  *	block, and also the file and the offset of the failed write, or the directory that has no
  *	space. The block stays in memory
@@ -251,7 +252,8 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
  * Several threads may hold a block at the same time, and a thread may hold a block several times.
  * One actmem_store_release() or actmem_store_put_back(), by any thread, ends one hold. While the
  * first hold waits for memory or for the read, other holds of the block wait for the first hold.
- * Each hold waits at most its own @timeout_ns. Each hold compares the checksum.
+ * Each hold waits at most its own @timeout_ns. If the block has a checksum (ACTMEM_STORE_CHECKSUM),
+ * each hold verifies it.
  *
  * -ENOENT  the store lacks the key, or the block is not committed, or a holder has released it
  * -EIO and others  the read failed. actmem_error() names file, offset and block. The block stays:
@@ -259,7 +261,7 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
  * -ENOSPC, -EDEADLK and others  as for actmem_store_reserve(), because a spilled block needs
  *	memory. If budget and disk are both full, the caller must first release or drop another
  *	block
- * -EBADMSG  the checksum differs from that of the commit (CHECKSUM)
+ * -EBADMSG  the checksum differs from that of the commit (ACTMEM_STORE_CHECKSUM)
  * -ETIMEDOUT  no memory became free in time, or the read did not end in time; the read continues
  * -ENOMEM  as for actmem_store_reserve(), or there is no memory for the bookkeeping
  */

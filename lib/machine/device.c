@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds out how to transfer data best between memory and the device that stores a file. If statx()
- * does not report the alignment, it is the size of the device's logical block. The depth and length
- * of transfers follow from the limits that the block layer reports under /sys.
+ * Finds the best parameters of transfers between memory and the device that stores a file. If
+ * statx() does not report the alignment, it is the size of the device's logical block. The number
+ * of concurrent transfers (depth) and their length follow from the limits that the block layer
+ * reports under /sys.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,10 +21,10 @@
 #define ALIGNMENT_USUAL	4096ULL
 
 /*
- * Transfers are so long that the cost of a system call, an interrupt and a wakeup is negligible.
- * The number of concurrent transfers is high enough that each queue of a drive has work. A
- * rotational disk gets fewer transfers, but still several, because many virtual disks claim to be
- * rotational.
+ * Transfers are long enough to make the cost of a system call, an interrupt and a wakeup
+ * negligible. The number of concurrent transfers is high enough that each queue of a drive has
+ * work. A rotational disk gets fewer transfers, but still several, because many virtual disks claim
+ * to be rotational.
  */
 #define BLOCK_USUAL	(4ULL << 20)
 #define DEPTH_USUAL	32
@@ -54,8 +55,8 @@ static void take_queue_limits(dev_t number, struct device *device)
 		device->depth = DEPTH_ROTATIONAL;
 	}
 	/*
-	 * The block layer splits transfers that are longer than request_bytes. So long blocks are a
-	 * multiple of request_bytes.
+	 * The block layer splits transfers that are longer than request_bytes. If block_bytes is
+	 * longer, make it a multiple of request_bytes.
 	 */
 	if (!read_queue_value(number, "max_sectors_kb", &value))
 		device->request_bytes = value << 10;

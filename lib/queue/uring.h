@@ -32,7 +32,7 @@ struct ring_job {
 	enum ring_step (*step)(struct uring *uring, struct ring_job *job);
 	struct attachment *attachment;
 	struct actmem_file *file;
-	unsigned int next;		/* next piece or stripe */
+	unsigned int next;		/* registered pieces of @attachment or stripes of @file */
 	int error;			/* negative errno, or 0 */
 	char words[ERROR_TEXT_MAX];
 	bool ended;

@@ -9,8 +9,9 @@
  * reading side, published.h reads the files of another process, and processes.h finds the regions
  * of all processes and adds them to a list (list.h).
  *
- * Locks: none of its own. The handles lock protects adding and removing records, and the lock of
- * a region protects writing its record. Any thread writes counters and waits without a lock.
+ * Locks: none in this folder. A thread that adds or removes a record holds handles_lock()
+ * (region/context.h). A thread that writes the record of a region holds the region's lock. Any
+ * thread writes counters and waits without a lock.
  */
 #ifndef LIB_WATCH_H
 #define LIB_WATCH_H

@@ -24,7 +24,8 @@ struct knobs {
 	uint64_t ring_bytes;		/* length of the ring (stream.h) on a device */
 	char *spill_paths[KNOBS_SPILL_MAX];
 	uint32_t spill_path_count;
-	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*; knobs_complete() may add _STRICT */
+	/* ACTMEM_STORE_ALLOW_*. knobs_complete() can add ACTMEM_STORE_STRICT. */
+	uint32_t spill_allow;
 	unsigned int names;		/* enum actmem_names, for error messages */
 	bool named;			/* regions have names, and outlive the store */
 	bool placed;			/* the program or the user chose nodes */

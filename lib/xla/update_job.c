@@ -41,7 +41,10 @@ static uint64_t block_bytes(const struct update_job *job, uint32_t i)
 	return job->count * ffi_type_bytes(xla_types[job->call->types[i]]);
 }
 
-/* Checks that input @i has the dimensions and layout of the other inputs. Accepts zeros (id 0). */
+/*
+ * Checks that input @i has the dimensions and layout of the other inputs. An input with id 0 is all
+ * zeros, and needs no check.
+ */
 static int look_at_input(struct update_job *job, uint32_t i, char *words)
 {
 	XLA_FFI_DataType type = xla_types[job->call->types[i]];
@@ -190,8 +193,8 @@ static void release_inputs(struct update_job *job)
 }
 
 /*
- * Runs the update. Reserves memory for the new blocks before it claims the old ones: until the old
- * blocks are claimed, the store can still spill them to free memory.
+ * Runs the update. Reserves memory for the new blocks before it claims the old ones. Until the old
+ * blocks are claimed, the store can still spill them, and use their memory for the new blocks.
  */
 static int run_alone(struct update_job *job, uint64_t *ids, char *words)
 {

@@ -19,7 +19,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 				      struct cuda_failure *failure);
 
 /*
- * Unregisters a range. Returns OUTCOME_DRIVERS if cuda_under_register() did not register it.
+ * Unregisters a range. Returns OUTCOME_DRIVERS if cuda_under_register() did not register the range.
  * Otherwise *@result is the driver's result, and the program keeps the pages with their contents
  * until it unmaps them.
  */

@@ -87,9 +87,10 @@ static uint64_t more_bytes(uint64_t now, uint64_t before)
 }
 
 /*
- * Rewrites the driver's reason, @why, so that its byte counts refer to the whole range. The reason
- * covers only the pages that were still missing at the last call. Therefore, adds the bytes that
- * were allocated between @before and @now to the wanted and to the available bytes.
+ * Changes the byte counts in @why, the driver's reason for a failed call, so that they refer to the
+ * whole range. The driver counts only the pages that were still missing at the last call. This
+ * function adds the bytes that were allocated between @before and @now to both counts: the wanted
+ * bytes and the available bytes.
  */
 static void tell_of_whole(struct actmem_why *why, const struct pages_there *before,
 			  const struct pages_there *now)

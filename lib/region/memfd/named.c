@@ -85,7 +85,10 @@ static int verify_present(const struct region_request *request, const struct bac
 	return pages_verify(request, backing, offset, length, false);
 }
 
-/* Finds out if the file has huge pages. If none of its pages is mapped, the request decides. */
+/*
+ * Finds out if a tmpfs file has huge pages. If no page of the file is mapped, assumes that it has
+ * huge pages, unless @request is for 4K pages or has no path.
+ */
 static int detect_pages(const struct region_request *request, struct backing *backing)
 {
 	uint64_t mapped, huge;
@@ -104,8 +107,8 @@ static int detect_pages(const struct region_request *request, struct backing *ba
 }
 
 /*
- * Counts a fallback if it is @allowed. Otherwise returns -EEXIST. Extends the error message in both
- * cases.
+ * If a fallback is @allowed, counts it and returns 0. Otherwise returns -EEXIST. Appends to the
+ * error message, whether or not the fallback is @allowed.
  */
 static int count_fallback(struct backing *backing, bool allowed, const char *what, const char *knob)
 {
@@ -280,7 +283,10 @@ static int link_file(const struct region_request *request, const struct backing 
 		    strerror(-error), error == -ENOENT ? " (is /proc mounted?)" : "");
 }
 
-/* Opens the file @made by its path, after this process has created and linked the file. */
+/*
+ * Opens request->path, after this process has linked a new file to this path. @made is the backing
+ * with which this process created the file.
+ */
 static int open_created(const struct region_request *request, const struct backing *made,
 			const char *words, struct backing *backing)
 {

@@ -194,7 +194,8 @@ def _devices_left_to_xla(context: Any) -> int:
 _lock = threading.Lock()
 _groups: dict[Hashable, int] = {}
 _shardings: dict[Hashable, Any] = {}
-# The sharding in the latest call of put() for any program, by label, shape, type and devices.
+# The sharding in the latest call of put() in any program. The keys have the value's label, shape
+# and type, and the devices.
 _latest: dict[Hashable, Any] = {}
 
 
@@ -211,9 +212,10 @@ def _sharding_of(key: Hashable, sharding: Any) -> Any:
 
 def latest_sharding(label: str, shape: Sequence[int], dtype: DType,
                     like: Sharding) -> Sharding | None:
-    """Returns the sharding in the latest put() of `label` on the devices of `like`, expressed by
-    the axes of the mesh of `like`. Returns None if this sharding is unknown, for example because
-    JAX loaded the program that stores the value from its cache."""
+    """Returns the sharding in the latest put() of `label` on the devices of `like`, in terms of the
+    axes of the mesh of `like`. Returns None if this sharding is unknown, for example because JAX
+    did not compile the program that stores the value, but loaded the compiled program from a
+    cache."""
     latest = _sharding_elsewhere((label, tuple(shape), str(dtype)), like)
     if latest is like or not isinstance(like, NamedSharding) or not isinstance(like.mesh, Mesh):
         return None

@@ -8,9 +8,9 @@ norm, that depend on large gradients but not on stored state.
 
 run_before() computes the rest of the update, and the results of the program that follows the
 update. The program's equations keep their order. A group is updated before the first equation that
-needs one of the group's parameters. The program takes a group's state from the store only when it
-has computed the last value that precedes the update of the previous group. So the state of a group
-is copied to the device while the program computes with the parameters of the previous group.
+needs one of the group's parameters. The program computes the last value before the update of group
+i, and only then takes the state of group i + 1 from the store. So the state of group i + 1 is
+copied to the device while the program computes with the parameters of group i.
 """
 from collections.abc import Sequence
 from typing import Any

@@ -51,6 +51,7 @@ from actmem.jax._tokens import drain
 put_p = Primitive("actmem_put")
 put_p.multiple_results = True
 take_p = Primitive("actmem_take")
+# Returns its tokens only after the values `ties` have been computed.
 tie_p = Primitive("actmem_tie")
 tie_p.multiple_results = True
 # Makes new references to the blocks of tokens (_finish.py).
@@ -61,8 +62,9 @@ update_p.multiple_results = True
 # Marks each token whose bool in the second operand is true. A program that takes the value of a
 # marked token fails.
 mark_p = Primitive("actmem_mark")
-# ghost_p and result_ghost_p each make a new ghost, and occur only in complete programs. The program
-# itself uses the ghost of ghost_p, and returns the ghost of result_ghost_p.
+# _finish.py adds ghost_p and result_ghost_p to complete programs. Each of them makes a new ghost,
+# an array without bytes: ghost_p makes a ghost that the program uses, and result_ghost_p makes a
+# ghost that the program returns.
 ghost_p = Primitive("actmem_ghost")
 result_ghost_p = Primitive("actmem_result_ghost")
 drop_p = Primitive("actmem_drop")
@@ -75,7 +77,8 @@ UPDATE: dict[str, Any] = dict(numbers=None, bounded=None, many=None, ends=None)
 
 
 def label_of(name: str, line: str) -> str:
-    """Returns a value's label, which put_p and take_p share and error messages show."""
+    """Returns a value's label. The put_p and the take_p of the value have this label, and error
+    messages show it."""
     return f"{name} ({line})"
 
 
@@ -85,7 +88,7 @@ _LIBRARIES = tuple(os.path.dirname(os.path.abspath(path)) + os.sep
 
 
 def line_of_caller() -> str:
-    """Returns the line of the user's program that called a function of this package, as file.py:12."""
+    """Returns the line of the user's program that called this package, such as "file.py:12"."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
@@ -135,8 +138,8 @@ def token_of(aval: Aval, label: str, batch: Sequence[int] = (), use: str = STEP)
 
 
 def ghost_of(aval: Aval, token: Aval | None = None) -> Aval:
-    """Returns the type of a value's ghost. `token`: the type of the value's tokens, required if the
-    value can outlive the step."""
+    """Returns the type of the ghost, an array without bytes, of a value of type `aval`. `token`:
+    the type of the value's tokens, required if the value can outlive the step."""
     block = token.dtype if token is not None and is_state(token) else None
     return aval.update(dtype=GhostType(aval.dtype, block), weak_type=False)
 
@@ -321,8 +324,8 @@ def _refuse(*args: Any, **params: Any) -> Any:
                               "derivative, and cannot be under jax.vmap")
 
 
-# Refuse ties, too: while JAX transforms a program, the only ties in it are those of updates.
-# _finish.py adds all other ties later.
+# Refuse tie_p, too: while JAX transforms a program, only updates in it use tie_p. _finish.py adds
+# all other equations of tie_p later.
 for primitive in tie_p, update_p:
     batching.primitive_batchers[primitive] = _refuse
     ad.primitive_jvps[primitive] = _refuse
@@ -339,7 +342,9 @@ without_derivative.defjvp(_refuse)
 
 
 def _put_wanted(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Eqn | None]:
-    """Marks an equation of put_p whose token and ghost are unused, so that it stores nothing."""
+    """Returns whether put_p needs its operand, and the equation to use in place of put_p, if any.
+    If the program uses the value, but neither the token nor the ghost, the new equation stores
+    nothing."""
     eqn = rest[-1]
     if not any(used):
         return [False], None

@@ -203,7 +203,7 @@ def _kept_inside(eqn: Eqn, jaxpr: Jaxpr, kept: set[Atom]) -> list[Atom]:
 
 
 class _Found:
-    """The values that a program puts into actmem or names, and how often each occurs."""
+    """The values that a program names, or puts into actmem, and how often each occurs."""
 
     def __init__(self, *jaxprs: Jaxpr) -> None:
         self.values: collections.Counter[_Value] = collections.Counter()
@@ -233,7 +233,7 @@ class _Found:
 
     def value(self, eqn: Eqn, is_again: bool, is_local: bool,
               kept: set[Atom]) -> _Value | None:
-        """Returns the value that `eqn` puts into actmem or names. Returns None if `eqn` does
+        """Returns the value that `eqn` names, or puts into actmem. Returns None if `eqn` does
         neither, or if JAX asked no policy about the value. Also returns None if `eqn` names a value
         that another equation puts into actmem, or names the value again in a recomputation."""
         aval = eqn.outvars[0].aval if eqn.outvars else None

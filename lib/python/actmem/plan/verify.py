@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Lets XLA check a plan. XLA compiles the best few choices and full recomputation for a target that
-this machine need not have. The peak memory that XLA reports replaces the predicted peak. A choice
-is refused if it does not fit, or if its schedule shows that offloading gains nothing."""
+"""Lets XLA check a plan. XLA compiles the best few choices, and the choice that recomputes all
+values. XLA compiles for a target, which can be a device that this machine does not have. The peak
+memory that XLA reports replaces the predicted peak. A choice is refused if it does not fit, or if
+its schedule shows that offloading gains nothing."""
 from __future__ import annotations
 
 import dataclasses
@@ -94,10 +95,11 @@ class Policies:
         """Returns the seconds that the device waits for copies in a step. Returns None if actmem's
         handlers copy the values, because XLA's schedule does not contain these copies.
 
-        XLA for GPUs does not estimate the time of instructions. Then the result is a lower bound.
-        It counts copies during which the device computes nothing; on GPUs, these are all copies
-        from the host. If the copies to the host take longer than the forward pass, it counts the
-        difference, too.
+        XLA for GPUs does not estimate the time of instructions. The result is then a lower bound:
+        the time of the copies during which the device computes nothing. On GPUs, the device
+        computes nothing during any copy from the host. If none of the copies to the host is late
+        (_schedule.py), but all of them together take longer than the forward pass, the result
+        contains at least the difference.
         """
         schedule, rates = self.found[choice].schedule, self.search.rates
         if choice.offloaded and self.destination == "actmem":
