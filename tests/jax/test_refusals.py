@@ -88,11 +88,16 @@ def test_the_options_have_names():
     assert actmem.jax.remat is actmem.jax.checkpoint
 
 
-if REMAT3:      # else JAX does not heed static_argnames
+if REMAT3:
+    # Otherwise, JAX ignores static_argnames.
     def test_options_of_the_installed_jax():
         f = actmem.jax.checkpoint(lambda x, *, again: jnp.sin(x) if again else x,
                                   static_argnames="again")
         assert (jax.grad(lambda x: jnp.sum(f(x, again=True)))(X) == jnp.cos(X)).all()
+
+    def test_plans_need_the_default_checkpoint():
+        with pytest.raises(ValueError, match="jax_remat3 is set: plan with JAX_REMAT3=0"):
+            actmem.jax.plan(loss, X, machine="h200")
 
 
 @pytest.mark.without_remat3("it has tables of its own")

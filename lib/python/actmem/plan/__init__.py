@@ -167,7 +167,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
     Raises:
       ValueError: The function names no values, and plan() cannot name them. Or no choice fits. Or
         the mesh does not divide a value. Or two arguments conflict, such as measure= and compile=.
-        The error message says what to change.
+        Or jax_remat3 is set. The error message says what to change.
       MachineError: The machine is unknown, or its description lacks a figure that plan() needs.
       ImportError: The compiler for the target of compile= is not installed. The error message has
         the command that installs this compiler.
