@@ -155,6 +155,11 @@ PROGRAMS = {
     "Adam, state on the host": make(trained, hosts_state=True),
     "FSDP": sharded,
     "FSDP, frozen MLP": make(sharded, name="llama-3.1-8b", train="attention"),
+    "FSDP, frozen MLP, short": make(sharded, name="llama-3.1-8b", train="attention", batch=4,
+                                    tokens=2048),
+    "FSDP, frozen tied head": make(sharded, name="gemma-2-9b", train="attention"),
+    "FSDP, LoRA of MHA": make(sharded, lora=decoder.Lora(rank=16)),
+    "FSDP, LoRA of GQA": make(sharded, name="llama-3.1-8b", lora=decoder.Lora(rank=16)),
     # Only in the second half.
     "tutorial activations, 4096": make(tutorial, rows=4096),
     "MHA scanned": make(decoded, name="llama-2-13b", layers=6, batch=4),
@@ -259,4 +264,12 @@ THIRD = (
     ("Adam of MHA", "", QKV, "v5p:2x2x1"),
     ("FSDP of GQA", "", QKV, "h200x8"),
     ("FSDP, frozen MLP", "", "", "h100x8"),
+)
+# Chosen after the rules of _gathers.py.
+FOURTH = (
+    ("FSDP, frozen MLP, short", "", "", "h100x8"),
+    ("FSDP, frozen tied head", "", "", "h100x8"),
+    ("FSDP, LoRA of MHA", "", "", "h100x8"),
+    ("FSDP, LoRA of GQA", "", "", "h100x8"),
+    ("FSDP, LoRA of GQA", "mlpwi_0", "", "h100x8"),
 )

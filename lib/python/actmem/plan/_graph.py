@@ -91,6 +91,29 @@ class Graph:
         """Makes the graph of a jaxpr, closed or not. Merges equal operations."""
         return _Maker(shards).graph(jaxpr)
 
+    def copy(self) -> Graph:
+        """Returns a copy with nodes and values of its own, which can be changed."""
+        values: dict[int, Value] = {}
+
+        def of(value: Value) -> Value:
+            found = values.get(id(value))
+            if found is None:
+                found = values[id(value)] = dataclasses.replace(value, maker=None, users=[])
+            return found
+        inputs = [of(value) for value in self.inputs]
+        nodes = []
+        for node in self.nodes:
+            copy = dataclasses.replace(node, inputs=[of(value) for value in node.inputs],
+                                       outputs=[of(value) for value in node.outputs],
+                                       bodies=[body.copy() for body in node.bodies])
+            for value in copy.inputs:
+                value.users.append(copy)
+            for value in copy.outputs:
+                value.maker = copy
+            nodes.append(copy)
+        return Graph(inputs, [value and of(value) for value in self.outputs], nodes,
+                     [(name, of(value)) for name, value in self.named])
+
     @property
     def is_step(self) -> bool:
         """Whether the graph has a forward and a backward pass, as the body of a loop over

@@ -31,37 +31,12 @@ def saving(graph: Graph, names: Collection[str]) -> Graph:
       Unmatched: The graph does not show which values to save, for example because an inner loop of
         a layer names them.
     """
-    copy = _copied(graph)
+    copy = graph.copy()
     _save(copy, sorted(names))
     _prune(copy)
     if any(name in names for name in _again_names(copy)):
         raise Unmatched
     return copy
-
-
-def _copied(graph: Graph) -> Graph:
-    values: dict[int, Value] = {}
-
-    def of(value: Value) -> Value:
-        found = values.get(id(value))
-        if found is None:
-            found = values[id(value)] = Value(value.bytes, value.aval, None, value.number, [],
-                                              value.is_output, value.names, value.again)
-        return found
-    inputs = [of(value) for value in graph.inputs]
-    nodes = []
-    for node in graph.nodes:
-        copy = Node(node.op, [of(value) for value in node.inputs],
-                    [of(value) for value in node.outputs], node.params, node.where,
-                    [_copied(body) for body in node.bodies], node.length, node.consts,
-                    node.carries, node.reads, node.turn, node.is_kernel, node.between)
-        for value in copy.inputs:
-            value.users.append(copy)
-        for value in copy.outputs:
-            value.maker = copy
-        nodes.append(copy)
-    return Graph(inputs, [value and of(value) for value in graph.outputs], nodes,
-                 [(name, of(value)) for name, value in graph.named])
 
 
 def _again_names(graph: Graph) -> Iterator[str]:

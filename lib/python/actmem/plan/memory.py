@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from actmem.plan import _order, _splits
 from actmem.plan._fusion import (CPU, ELEMENTWISE, GPU, MOVING, PLAIN, TPU, Compiler, Step,
                                  Steps)
+from actmem.plan._gathers import with_gathers
 from actmem.plan._graph import PRODUCTS, Graph, Node, Value, local_shape
 
 __all__ = ["CPU", "GPU", "PLAIN", "TPU", "Buffers", "Compiler", "Memory", "Shared", "foresee"]
@@ -52,6 +53,8 @@ class Shared:
 def foresee(graph: Graph, donated: int = 0, compiler: Compiler = GPU,
             shared: Shared = Shared()) -> Memory:
     """Predicts the memory of a program whose results reuse `donated` bytes of its arguments."""
+    if shared.devices > 1 and not compiler.fuses_products:
+        graph = with_gathers(graph, shared.trained + shared.frozen, compiler.hides_latency)
     gradients = graph.outputs[len(graph.outputs) - shared.trained:]
     sizes = {id(value): value.bytes // shared.devices
              for value in (*graph.inputs[:shared.trained + shared.frozen], *gradients)
