@@ -46,8 +46,9 @@ struct actmem_heap_stats {
  *
  * The usual length of a region is grow_bytes, rounded up to whole pages if the pages are 1G. In a
  * heap whose regions together are longer than 128 times grow_bytes, the usual length is 1/128 of
- * their total length. If more than 1/16 of the heap is free, and still no free range is long enough
- * for the block, the usual length is 1/8 of the total length or grow_bytes, whichever is longer.
+ * their total length. If the heap is fragmented, the usual length is 1/8 of the total length or
+ * grow_bytes, whichever is longer. A heap is fragmented if more than 1/16 of it is free, but no
+ * free range is long enough for the block.
  *
  * The heap expects more blocks of the requested length. So a new region has the length that a whole
  * number of such blocks needs, rounded up to 2 MiB. If the blocks leave at most 1/128 of a region

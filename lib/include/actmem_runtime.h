@@ -187,9 +187,8 @@ int actmem_region_unregister(struct actmem_region *region);
  * in about 5 ms. Between two chunks, other threads can get the lock of CUDA's driver. No block lies
  * in two chunks: if a block is longer than such a chunk, the library registers one chunk that is as
  * long as the block. If a region is longer than half of the memory that the heap's limit still
- * permits, its chunks are as long as the runtime accepts (at most chunk_bytes), so usually the
- * region is one chunk. The limit then permits no second region of this length, so a long block may
- * fit only into this region.
+ * permits, a long block may fit only into this region. The chunks of this region are then as long
+ * as the runtime accepts (at most chunk_bytes), so usually the region is one chunk.
  *
  * -EEXIST  the heap is already registered
  * -EBUSY  the heap has regions

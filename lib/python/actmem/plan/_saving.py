@@ -2,10 +2,10 @@
 """Makes the graph of a program that saves named values from the graph of the program that
 recomputes them all. This is at least ten times faster than a trace by JAX with another policy.
 
-In the graph of the program that recomputes all values, a backward pass contains operations that
-compute each named value again. saving() replaces such a value by the value of the forward pass. If
-scans run both passes, the forward scan stacks the value, and the backward scan reads slices of the
-stack. Operations whose results nothing reads any more are removed.
+The graph of the program that recomputes all values has a backward pass that computes each named
+value again. saving() replaces such a value by the value of the forward pass. If scans run both
+passes, the forward scan stacks the value, and the backward scan reads slices of the stack. Then
+saving() removes the operations whose results nothing reads any more.
 """
 from __future__ import annotations
 

@@ -136,9 +136,9 @@ class Search:
         return self._peaks[saved]
 
     def _learn_from(self, saved: frozenset[str]) -> None:
-        """Finds how many bytes each name's values add to the memory at least, if the values of
-        other names are saved already: as many as they add to the memory if fewer names are
-        saved."""
+        """Finds how many bytes the values of each further name add at least to the memory of the
+        program that saves `saved`. They add at least as many as to a program that saves fewer
+        names."""
         adds = dict.fromkeys(self.names, -math.inf)
         for there, known in self._adds.items():
             if there <= saved:
@@ -162,10 +162,10 @@ class Search:
     def _least(self, choice: Choice) -> float:
         """Estimates the least memory that the choice can need, from programs that save the values
         of fewer names. Each additional name adds at least the bytes that it adds to a program that
-        saves still fewer names, and at most the bytes of its values in all layers except SPARED
-        layers: without this name, the values of SPARED layers are also live, because they are
-        recomputed. The estimate is also reduced by the largest value of one layer, because this
-        value is possibly not live at the peak."""
+        saves still fewer names. But it is not assumed to add more than the bytes of its values in
+        all layers except SPARED layers. Without this name, the values of SPARED layers are also
+        live, because they are recomputed. The estimate is also reduced by the largest value of one
+        layer, because this value is possibly not live at the peak."""
         if choice.saved not in self._peaks:
             self._learn()
         if choice.saved in self._peaks:

@@ -153,9 +153,10 @@ class Counted:
 
     @functools.cached_property
     def _split(self) -> tuple[list[Node], list[_Operation], set[int]]:
-        """Divides the operations. Returns those that run whichever values exist, and whose bodies
-        do not depend on that either; the other operations as in _backwards; and the values that
-        the first group reads, and the results of the graph."""
+        """Divides the operations into two groups. The first group runs whichever values exist, and
+        the bodies of its loops do not depend on that either. Returns the first group; the second
+        group, as in _backwards; and the ids of the graph's results and of the values that the first
+        group reads."""
         every = {name for _, outputs, _ in self._backwards for _, again in outputs
                  for name in again}
         always = [node for node in self.needed(every)
