@@ -78,3 +78,16 @@ def test_a_name_inside_of_an_inner_loop_is_traced():
         _saving.saving(program.graph_saving(), ["inner"])
     for saved in (["inner"], ["outer"], ["inner", "outer"]):
         compare(program, saved, program.graph_saving(saved))
+
+
+def test_a_recomputation_that_is_merged_is_traced():
+    """Without prevent_cse, XLA merges the recomputation of unrolled layers with the forward pass."""
+    def loss(weights, x):
+        layer = jax.checkpoint(lambda x, w: jnp.sin(name(x @ w, "made")), prevent_cse=False)
+        for w in weights:
+            x = layer(x, w)
+        return jnp.sum(x)
+    program = _trace.Program(loss, ([programs.shape(64, 64)] * 3, programs.shape(8, 64)))
+    with pytest.raises(_saving.Unmatched):
+        _saving.saving(program.graph_saving(), ["made"])
+    compare(program, ["made"], program.graph_saving(["made"]))

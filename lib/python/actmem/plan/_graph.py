@@ -134,6 +134,7 @@ class _Maker:
         # Values in a recomputation with prevent_cse. Barriers keep XLA from merging the operations
         # that read these values with equal operations outside of the recomputation.
         self.apart: set[int] = set()
+        self.prevents_cse = False
         self.number = 0
         self.turn = 0
 
@@ -187,13 +188,14 @@ class _Maker:
         if inner is not None:
             if not eqn.params.get("differentiated"):
                 return self._call(inner, args)
-            outer = self.apart, self.turn
+            outer = self.apart, self.turn, self.prevents_cse
             self.number += 1
             self.turn = self.number
-            if eqn.params.get("prevent_cse"):
+            self.prevents_cse = bool(eqn.params.get("prevent_cse"))
+            if self.prevents_cse:
                 self.apart = {id(value) for value in args if value is not None}
             results = self._call(inner, args)
-            self.apart, self.turn = outer
+            self.apart, self.turn, self.prevents_cse = outer
             return results
         if op == "device_put" and len(args) > 1:
             return self._put(eqn, args)
@@ -303,7 +305,7 @@ class _Maker:
 
     def _named(self, value: Value, name: str) -> Value:
         named = Value(value.bytes, value.aval, again=(name,))
-        self._add(Node("reshape", [value], [named], {}, None))
+        self._add(Node("reshape", [value], [named], {"prevent_cse": self.prevents_cse}, None))
         if id(value) in self.apart:
             self.apart.add(id(named))
         return named

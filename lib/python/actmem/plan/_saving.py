@@ -51,6 +51,8 @@ def _again_names(graph: Graph) -> Iterator[str]:
 def _save(graph: Graph, names: list[str]) -> None:
     for name in names:
         for made, again in _pairs(graph, graph, name):
+            if again.maker is not None and not again.maker.params["prevent_cse"]:
+                raise Unmatched     # _graph.py merges the recomputation with the forward pass
             _replace(again, _rounded(made, graph), graph)
     for loop in [node for node in graph.nodes if node.op == "scan"]:
         body, = loop.bodies
