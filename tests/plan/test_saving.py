@@ -91,3 +91,31 @@ def test_a_recomputation_that_is_merged_is_traced():
     with pytest.raises(_saving.Unmatched):
         _saving.saving(program.graph_saving(), ["made"])
     compare(program, ["made"], program.graph_saving(["made"]))
+
+
+def test_nested_checkpoints_are_traced():
+    def layer(x, w):
+        y = jax.checkpoint(lambda x, w: name(jnp.tanh(x), "made"))(x, w)
+        return name(jax.checkpoint(lambda x, w: jnp.sin(x))(y, w), "made")
+
+    def loss(weights, x):
+        return jnp.mean(jnp.sin(programs.scanned(layer, None, x, weights[0]) @ weights[1]))
+    program = _trace.Program(loss, ((programs.shape(3, 32, 32), programs.shape(32, 32)),
+                                    programs.shape(16, 32)))
+    compare(program, ["made"], program.graph_saving(["made"]))
+
+
+def test_a_name_in_a_custom_jvp_function_saves_nothing():
+    @jax.custom_jvp
+    def act(x):
+        return name(jnp.tanh(x), "act")
+
+    @act.defjvp
+    def _(primals, tangents):
+        y = act(*primals)
+        return y, (1 - y * y) * tangents[0]
+
+    def loss(weights, x):
+        return jnp.mean(programs.scanned(lambda x, w: act(x @ w), None, x, weights))
+    program = _trace.Program(loss, (programs.shape(6, 64, 64), programs.shape(256, 64)))
+    compare(program, ["act"], program.graph_saving(["act"]))

@@ -135,6 +135,7 @@ class _Maker:
         # that read these values with equal operations outside of the recomputation.
         self.apart: set[int] = set()
         self.prevents_cse = False
+        self.is_in_jvp = False          # in a function of jax.custom_jvp
         self.number = 0
         self.turn = 0
 
@@ -178,6 +179,8 @@ class _Maker:
         if op in SAME or self._is_same(op, eqn, args):
             name = _private.name_of(eqn)
             if name is not None and args[0] is not None:
+                if self.turn and self.is_in_jvp:
+                    return args         # a policy sees only the call, and cannot save the value
                 if self.turn:
                     # Make a new value, because the derivative can also need the unnamed value.
                     return [self._named(args[0], name)]
@@ -187,7 +190,11 @@ class _Maker:
         inner = None if is_kernel(eqn) else self._called(op, eqn)
         if inner is not None:
             if not eqn.params.get("differentiated"):
-                return self._call(inner, args)
+                was_in_jvp, self.is_in_jvp = self.is_in_jvp, self.is_in_jvp or \
+                    op.startswith("custom_jvp_call")
+                results = self._call(inner, args)
+                self.is_in_jvp = was_in_jvp
+                return results
             outer = self.apart, self.turn, self.prevents_cse
             self.number += 1
             self.turn = self.number

@@ -51,8 +51,11 @@ def _again_names(graph: Graph) -> Iterator[str]:
 def _save(graph: Graph, names: list[str]) -> None:
     for name in names:
         for made, again in _pairs(graph, graph, name):
-            if again.maker is not None and not again.maker.params["prevent_cse"]:
+            assert again.maker is not None
+            if not again.maker.params["prevent_cse"]:
                 raise Unmatched     # _graph.py merges the recomputation with the forward pass
+            if made.maker and graph.nodes.index(made.maker) > graph.nodes.index(again.maker):
+                raise Unmatched     # checkpoints are nested
             _replace(again, _rounded(made, graph), graph)
     for loop in [node for node in graph.nodes if node.op == "scan"]:
         body, = loop.bodies
@@ -135,6 +138,8 @@ def _replace(old: Value, new: Value, graph: Graph) -> None:
 
 def _rounded(value: Value, graph: Graph) -> Value:
     """Returns the saved value as other operations read it: JAX applies reduce_precision to it."""
+    if jnp.issubdtype(value.aval.dtype, jnp.complexfloating):
+        raise Unmatched         # JAX's policies refuse such values
     if not value.users or not jnp.issubdtype(value.aval.dtype, jnp.floating):
         return value
     if value.users[0].op == "reduce_precision":
@@ -148,7 +153,7 @@ def _rounded(value: Value, graph: Graph) -> Value:
 
 
 def _stack(forward: Node, made: Value, backward: Node, again: Value) -> None:
-    """Stacks the value `made` of a forward scan's body, and replaces the value `again` of a backward
+    """Stacks the value `made` of a forward scan's body. Replaces the value `again` of a backward
     scan's body by a slice of the stack."""
     body, = forward.bodies
     made = _rounded(made, body)
