@@ -31,13 +31,27 @@ static void test_unknown(struct actmem *am, const char *why)
 	returns(actmem_runtime_close(runtime), 0);
 }
 
+/* A region with these options is made, and is on the device's socket. Closes the runtime. */
+static void makes_near(struct actmem *am, struct actmem_runtime *runtime,
+		       const struct actmem_region_options *options)
+{
+	struct actmem_region *region;
+
+	returns(actmem_region_create(am, options, &region), 0);
+	returns(actmem_region_register(region, runtime, 0), 0);
+	ok(!*actmem_error() && !runtime_info(runtime).far_bytes && !runtime_info(runtime).far_total,
+	   "a region that is made there is near");
+	returns(actmem_region_unregister(region), 0);
+	returns(actmem_region_close(region), 0);
+	returns(actmem_runtime_close(runtime), 0);
+}
+
 static void test_near(struct actmem *am, unsigned int node)
 {
 	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
 	struct actmem_region_options options = {
 		.size = sizeof(options), .length = LENGTH, .policy = ACTMEM_PLACE_BIND,
 	};
-	struct actmem_region *region;
 	char words[32];
 
 	returns(actmem_runtime_nodes(runtime, &options.nodes), 0);
@@ -45,13 +59,7 @@ static void test_near(struct actmem *am, unsigned int node)
 	   "the device is at node %u", node);
 	snprintf(words, sizeof(words), "at node %u", node);
 	ok(strstr(actmem_runtime_describe(runtime), words), "which its description tells");
-	returns(actmem_region_create(am, &options, &region), 0);
-	returns(actmem_region_register(region, runtime, 0), 0);
-	ok(!*actmem_error() && !runtime_info(runtime).far_bytes && !runtime_info(runtime).far_total,
-	   "a region that is made there is near");
-	returns(actmem_region_unregister(region), 0);
-	returns(actmem_region_close(region), 0);
-	returns(actmem_runtime_close(runtime), 0);
+	makes_near(am, runtime, &options);
 }
 
 static void test_far(struct actmem *am)
@@ -94,19 +102,13 @@ static void test_part(struct actmem *am, unsigned int node, bool is_device_there
 	struct actmem_region_options options = {
 		.size = sizeof(options), .length = LENGTH, .policy = ACTMEM_PLACE_BIND,
 	};
-	struct actmem_region *region;
 
 	returns(actmem_runtime_nodes(runtime, &options.nodes), 0);
 	ok(has_node(&options.nodes, node) && !has_node(&options.nodes, 1000),
 	   "of the socket, the nodes that the task may use");
 	ok(runtime_info(runtime).node == (is_device_there ? (int)node : 1000), "the device is at %d",
 	   runtime_info(runtime).node);
-	returns(actmem_region_create(am, &options, &region), 0);
-	returns(actmem_region_register(region, runtime, 0), 0);
-	ok(!runtime_info(runtime).far_bytes, "a region there is not far");
-	returns(actmem_region_unregister(region), 0);
-	returns(actmem_region_close(region), 0);
-	returns(actmem_runtime_close(runtime), 0);
+	makes_near(am, runtime, &options);
 }
 
 /* Nothing goes to another socket, even where it may: the error names what is to be changed. */

@@ -23,17 +23,25 @@ def with_gathers(graph: Graph, weights: int, is_peeled: bool) -> Graph:
     return copy
 
 
+def _gathered(weight: Value, like: Value, size: int, readers: list[Node]) -> Node:
+    """Returns an operation that gathers `weight`. The result has the type of `like`."""
+    made = Value(size, like.aval, users=readers)
+    made.maker = Node("gathered", [weight], [made], {}, None)
+    return made.maker
+
+
 def _gather_early(graph: Graph, weights: list[Value]) -> None:
     """Gathers the weights of the backward pass's first layer before a loop that computes the loss.
     XLA for GPUs moves each gather of a loop to the previous iteration, so it peels off the first
     iteration. Its scheduler hides the gathers of this iteration behind products. If loops compute
     the loss, no product is left, and the gathers run before these loops."""
+    known = {id(weight) for weight in weights}
     loops = [node for node in graph.nodes if node.op == "scan"]
     for loop in loops:
         body, = loop.bodies
         if body.is_step:
             _gather_early(body, [inner for value, inner in zip(loop.inputs, body.inputs)
-                                 if any(value is weight for weight in weights)])
+                                 if id(value) in known])
     at = next((i for i, loop in enumerate(loops)
                if any(node.turn for node in loop.bodies[0].nodes)), 0)
     if not at:
@@ -51,15 +59,14 @@ def _gather_early(graph: Graph, weights: list[Value]) -> None:
         return
     place = graph.nodes.index(of_loss[-1])
     for weight, inner in list(zip(backward.inputs, backward.bodies[0].inputs))[first:]:
-        if not any(weight is each for each in weights):
+        if id(weight) not in known:
             continue
         part, = inner.users[0].outputs
-        made = Value(part.bytes * NARROW // max(NARROW, part.aval.dtype.itemsize), part.aval,
-                     users=[backward])
-        made.maker = Node("gathered", [weight], [made], {}, None)
-        weight.users.append(made.maker)
-        graph.nodes.insert(place, made.maker)
-        backward.inputs.append(made)
+        node = _gathered(weight, part, part.bytes * NARROW // max(
+            NARROW, part.aval.dtype.itemsize), [backward])
+        weight.users.append(node)
+        graph.nodes.insert(place, node)
+        backward.inputs += node.outputs
 
 
 def _gather_all(graph: Graph, weights: Iterable[Value]) -> None:
@@ -90,8 +97,8 @@ def _gather(graph: Graph, weight: Value, readers: Iterable[Node]) -> None:
     readers = list(dict.fromkeys(readers))
     if not readers:
         return
-    made = Value(weight.bytes, weight.aval, users=readers)
-    node = made.maker = Node("gathered", [weight], [made], {}, None)
+    node = _gathered(weight, weight, weight.bytes, readers)
+    made, = node.outputs
     for reader in readers:
         reader.inputs = [made if value is weight else value for value in reader.inputs]
     weight.users = [node, *(user for user in weight.users if user not in readers)]

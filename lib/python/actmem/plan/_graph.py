@@ -179,11 +179,11 @@ class _Maker:
         if op in SAME or self._is_same(op, eqn, args):
             name = _private.name_of(eqn)
             if name is not None and args[0] is not None:
-                if self.turn and self.is_in_jvp:
-                    return args         # a policy sees only the call, and cannot save the value
                 if self.turn:
-                    # Make a new value, because the derivative can also need the unnamed value.
-                    return [self._named(args[0], name)]
+                    # A policy sees only the call of a custom_jvp function, and cannot save values
+                    # in it. Otherwise, make a new value, because the derivative can also need the
+                    # unnamed value.
+                    return args if self.is_in_jvp else [self._named(args[0], name)]
                 args[0].names += (name,)
                 self.named.append((name, args[0]))
             return args

@@ -24,8 +24,9 @@ class Unmatched(Exception):
 
 def saving(graph: Graph, names: Collection[str]) -> Graph:
     """Returns the graph of the program that saves the values of `names`. `graph` recomputes all
-    named values, and does not change. It equals the graph of a trace with the policy
-    jax.checkpoint_policies.save_only_these_names, except for the order of stacked values.
+    named values, and does not change. The memory of the result is that of a trace with the policy
+    jax.checkpoint_policies.save_only_these_names. In unusual programs it differs, for example if a
+    program gives names to weights, or if a scan also returns a named value.
 
     Raises:
       Unmatched: The graph does not show which values to save, for example because an inner loop of
@@ -155,28 +156,28 @@ def _rounded(value: Value, graph: Graph) -> Value:
 def _stack(forward: Node, made: Value, backward: Node, again: Value) -> None:
     """Stacks the value `made` of a forward scan's body. Replaces the value `again` of a backward
     scan's body by a slice of the stack."""
-    body, = forward.bodies
-    made = _rounded(made, body)
+    front, = forward.bodies
+    made = _rounded(made, front)
     update = Node("dynamic_update_slice", [made], [], {}, None)
     written = Value(0, made.aval, update, is_output=True)
     update.outputs = [written]
     made.users.append(update)
-    body.nodes.append(update)
-    body.outputs.append(written)
+    front.nodes.append(update)
+    front.outputs.append(written)
     stack = Value(made.bytes * forward.length, made.aval, forward, users=[backward])
     forward.outputs.append(stack)
 
-    body, = backward.bodies
+    back, = backward.bodies
     count = len(backward.inputs)
     given = Value(stack.bytes, made.aval, None, count)
     part = Value(made.bytes, made.aval)
     part.maker = Node("dynamic_slice", [given], [part], {}, None)
     given.users = [part.maker]
     # The body begins with one slice for each stacked input.
-    body.nodes.insert(count - backward.consts - backward.carries, part.maker)
-    body.inputs.insert(count, given)
+    back.nodes.insert(count - backward.consts - backward.carries, part.maker)
+    back.inputs.insert(count, given)
     backward.inputs.append(stack)
-    _replace(again, part, body)
+    _replace(again, part, back)
 
 
 def _prune(graph: Graph) -> None:

@@ -85,7 +85,8 @@ class Program:
         self.function, self.args = function, args
         if getattr(jax.config, "jax_remat3", False):
             raise ValueError("plans need JAX's default jax.checkpoint, but jax_remat3 is set: plan "
-                             "with JAX_REMAT3=0. Programs with jax_remat3 can use the plan's policy")
+                             "with JAX_REMAT3=0. Programs with jax_remat3 can use the plan's "
+                             "policy")
         try:
             self.jaxpr = jax.make_jaxpr(function)(*args)
         except ValueError as error:

@@ -115,9 +115,10 @@ class Counted:
         self.inner: dict[int, list[Counted]] = {}
         self.own: dict[int, Work] = {}
         self._always: dict[Callable[[Work], float], float] = {}     # for cost()
-        self._backwards: list[_Operation] = [(node, [(id(value), value.again) for value in node.outputs],
-                            [id(value) for value in node.inputs])
-                           for node in reversed(graph.nodes)]
+        self._results = {id(value) for value in graph.outputs if value is not None}
+        self._backwards: list[_Operation] = [
+            (node, [(id(value), value.again) for value in node.outputs],
+             [id(value) for value in node.inputs]) for node in reversed(graph.nodes)]
         for step in Steps(graph, compiler).steps:
             node = step.node
             if node.bodies:
@@ -148,8 +149,7 @@ class Counted:
 
     def needed(self, kept: Collection[str] = ()) -> list[Node]:
         """Returns the operations that run if the values with the names `kept` exist already."""
-        return _needed(self._backwards, kept, {id(value) for value in self.graph.outputs
-                                               if value is not None})[::-1]
+        return _needed(self._backwards, kept, set(self._results))[::-1]
 
     @functools.cached_property
     def _split(self) -> tuple[list[Node], list[_Operation], set[int]]:
@@ -162,8 +162,7 @@ class Counted:
         always = [node for node in self.needed(every)
                   if not any(inner._split[1] for inner in self.inner.get(id(node), ()))]
         known = {id(node) for node in always}
-        wanted = {id(value) for value in self.graph.outputs if value is not None}
-        wanted.update(id(value) for node in always for value in node.inputs)
+        wanted = self._results | {id(value) for node in always for value in node.inputs}
         return always, [each for each in self._backwards if id(each[0]) not in known], wanted
 
     def cost(self, kept: Collection[str], price: Callable[[Work], float]) -> float:
