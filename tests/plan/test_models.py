@@ -107,8 +107,8 @@ def test_several_kinds_of_attention_in_one_model():
 
 
 def test_few_programs_are_predicted_before_nothing_fits(monkeypatch):
-    """A search learns from a choice that does not fit what each name adds. 80 programs were
-    predicted when it learnt only from the programs that save the values of one name."""
+    """A search learns from a choice that does not fit what each name adds. It would predict 54
+    programs if it learnt only from the programs that it predicts anyway."""
     saved = []
     graph_saving = _trace.Program.graph_saving
 
@@ -118,8 +118,8 @@ def test_few_programs_are_predicted_before_nothing_fits(monkeypatch):
     monkeypatch.setattr(_trace.Program, "graph_saving", counted)
     with pytest.raises(Nothing):
         of_model.plan_of(models.find("gemma-4-31b"), machine.find("h100"), batch=8, tokens=4096,
-                         shard=decoder.Shard(fsdp=8))
-    assert len(saved) < 55
+                         shard=decoder.Shard(fsdp=8), device_memory=71 << 30)
+    assert len(saved) < 40
 
 
 def test_layers_are_grouped_by_what_repeats():
