@@ -119,3 +119,79 @@ def test_a_name_in_a_custom_jvp_function_saves_nothing():
         return jnp.mean(programs.scanned(lambda x, w: act(x @ w), None, x, weights))
     program = _trace.Program(loss, (programs.shape(6, 64, 64), programs.shape(256, 64)))
     compare(program, ["act"], program.graph_saving(["act"]))
+
+
+def in_layers(layer):
+    def loss(weights, x):
+        return jnp.mean(jnp.sin(programs.scanned(layer, None, x, weights)))
+    return loss, (programs.shape(3, 32, 32), programs.shape(16, 32))
+
+
+def checkpointed(body):
+    return jax.checkpoint(body, prevent_cse=False)
+
+
+def returned_by_the_scan():
+    """A scan that returns a named value, as a program does to record activations."""
+    def loss(weights, x):
+        def layer(x, w):
+            y = name(jnp.tanh(x @ w), "made")
+            return jnp.sin(y) @ w, y
+        x, recorded = jax.lax.scan(checkpointed(layer), x, weights)
+        return jnp.mean(x * x) + jnp.mean(recorded)
+    return loss, (programs.shape(3, 32, 32), programs.shape(16, 32))
+
+
+def read_by_other_layers():
+    """A U-Net, whose second half gives the results of the first half the same name."""
+    def loss(weights, x):
+        def down(x, w):
+            y = name(jnp.tanh(x @ w), "made")
+            return jnp.sin(y), jnp.cos(y)
+
+        def up(x, given):
+            w, y = given
+            return x + jnp.sin(name(jnp.tanh(y @ w), "made")), None
+        x, skipped = jax.lax.scan(checkpointed(down), x, weights[0])
+        x, _ = jax.lax.scan(checkpointed(up), x, (weights[1], skipped), reverse=True)
+        return jnp.mean(x * x)
+    return loss, ((programs.shape(3, 32, 32), programs.shape(3, 32, 32)), programs.shape(16, 32))
+
+
+def one_result_of_a_cond():
+    def layer(x, w):
+        def branch(x):
+            return jnp.sin(x @ w), jnp.tanh(x @ w.T)
+        y, z = jax.lax.cond(jnp.sum(x) > 0, branch, lambda x: (x, x * 2), x)
+        return jnp.sin(name(y, "made") * jnp.cos(z)) @ w
+    return in_layers(layer)
+
+
+def one_result_of_an_inner_loop():
+    def layer(x, w):
+        def inner(carried, _):
+            y, z = carried
+            return (jnp.sin(y @ w), jnp.tanh(z @ w.T)), None
+        (y, z), _ = jax.lax.scan(inner, (x, x), length=3)
+        return jnp.sin(name(y, "made") * jnp.cos(z)) @ w
+    return in_layers(layer)
+
+
+def named_twice():
+    def loss(weights, x):
+        for w in weights:
+            def layer(x, w=w):
+                y = jnp.tanh(x @ w)
+                return (name(y, "made") + jnp.sin(name(y, "made"))) @ w
+            x = jax.checkpoint(layer)(x)
+        return jnp.mean(x * x)
+    return loss, ([programs.shape(32, 32)] * 3, programs.shape(16, 32))
+
+
+@pytest.mark.parametrize("make", [returned_by_the_scan, read_by_other_layers, one_result_of_a_cond,
+                                  one_result_of_an_inner_loop, named_twice])
+def test_what_jax_saves_or_removes_in_other_ways_is_traced(make):
+    program = _trace.Program(*make())
+    with pytest.raises(_saving.Unmatched):
+        _saving.saving(program.graph_saving(), ["made"])
+    compare(program, ["made"], program.graph_saving(["made"]))
