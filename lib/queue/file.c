@@ -304,6 +304,7 @@ int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_option
 	file->stripe_bytes = taken.stripe_bytes;
 	link_init(&file->pending);
 	link_init(&file->held.link);
+	thread_hold_cancellation();
 	error = open_files(file, &taken);
 	if (!error)
 		error = enlist(file);
@@ -311,11 +312,12 @@ int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_option
 		held_drop(&file->held);
 		close_files(file, taken.flags & ACTMEM_FILE_CREATE);
 		free(file);
-		return error;
+	} else {
+		fail_clear();
+		*result = file;
 	}
-	fail_clear();
-	*result = file;
-	return 0;
+	thread_let_cancellation();
+	return error;
 }
 
 int actmem_file_close(struct actmem_file *file)

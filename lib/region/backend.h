@@ -33,7 +33,15 @@ struct region_request {
 	const char *path;		/* on the backend's file system; NULL for no name */
 	uint32_t open;			/* ACTMEM_OPEN_*, if the region is named */
 	bool any_place;			/* neither options nor defaults set a policy or nodes */
+	int *making;			/* gets the descriptor before pages are made; or NULL */
 };
+
+/* Tells the caller which descriptor a child that is forked now must close; -1: none. */
+static inline void request_tell_fd(const struct region_request *request, int fd)
+{
+	if (request->making)
+		*request->making = fd;
+}
 
 /*
  * Returns the node from which pages are taken first, or ACTMEM_NODES_MAX if the request names no

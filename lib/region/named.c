@@ -4,6 +4,8 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "region/choose.h"
@@ -15,24 +17,51 @@
 #define OPEN_ALL	(ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE | ACTMEM_OPEN_LOCK | \
 			 ACTMEM_OPEN_READ | ACTMEM_OPEN_ANY_LENGTH | ACTMEM_OPEN_OWN)
 
+/*
+ * Removes the file that the call made for a region that it could not finish. Only the publishing of
+ * memfd regions can fail, so @made->id is the inode number.
+ */
+static void remove_new(const char *path, const struct backing *made)
+{
+	struct stat there;
+
+	if (!lstat(path, &there) && there.st_dev == made->device && there.st_ino == made->id)
+		unlink(path);
+}
+
 int region_open(struct actmem *am, const struct region_request *request,
 		struct actmem_region **result)
 {
 	const struct backend *backend;
 	struct actmem_region *region;
 	struct published_wait *wait;
-	int error = name_backend(request->path, am->options.backend, &backend);
+	struct backing made;
+	int error;
 
+	thread_hold_cancellation();
+	error = name_backend(request->path, am->options.backend, &backend);
 	if (error)
-		return error;
+		goto let;
 	region = region_new(am, backend);
-	if (!region)
-		return -ENOMEM;
+	if (!region) {
+		error = -ENOMEM;
+		goto let;
+	}
 	wait = wait_begin(am->waits, WAIT_REGION, 0, request->length, request->path);
 	region->by_default = request->by_default;
 	error = backend->open_name(request, &region->backing);
 	wait_end(am->waits, wait);
-	return region_finish(region, error, result);
+	if (error) {
+		region_finish(region, error, result);
+		goto let;
+	}
+	made = region->backing;
+	error = region_finish(region, 0, result);
+	if (error && !made.received)
+		remove_new(request->path, &made);
+let:
+	thread_let_cancellation();
+	return error;
 }
 
 static int check_flags(uint32_t flags)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "machine/machine.h"
@@ -122,16 +123,26 @@ int region_create(struct actmem *am, const struct region_request *request,
 		  struct actmem_region **result)
 {
 	struct actmem_region *region = region_new(am, backend_for(am, request));
+	struct region_request its = *request;
+	int making = -1, error;
+	struct held held = { .descriptors = &making, .count = 1 };
 	struct published_wait *wait;
-	int error;
 
 	if (!region)
 		return -ENOMEM;
+	/* Pages take long to make, so a child can be forked before the region is in the list. */
+	its.making = &making;
+	link_init(&held.link);
+	thread_hold_cancellation();
+	held_add(am, &held);
 	wait = wait_begin(am->waits, WAIT_REGION, 0, request->length, request->name);
 	region->by_default = request->by_default;
-	error = region->backend->create(am->device, request, &region->backing);
+	error = region->backend->create(am->device, &its, &region->backing);
 	wait_end(am->waits, wait);
-	return region_finish(region, error, result);
+	held_drop(&held);
+	error = region_finish(region, error, result);
+	thread_let_cancellation();
+	return error;
 }
 
 int actmem_region_create(struct actmem *am, const struct actmem_region_options *options,
@@ -173,8 +184,11 @@ int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **resu
 	ACTMEM_INIT(&none);
 	options_permit(&am->options, &none, &request);
 	region->by_default = request.by_default;
+	thread_hold_cancellation();
 	error = backend->adopt(am->device, fd, request.allow, &region->backing);
-	return region_finish(region, error, result);
+	error = region_finish(region, error, result);
+	thread_let_cancellation();
+	return error;
 }
 
 int actmem_region_fd(const struct actmem_region *region)
@@ -275,6 +289,7 @@ int actmem_region_get_info(struct actmem_region *region, struct actmem_region_in
 		return error;
 	ACTMEM_INIT(&now);
 	now.node_bytes = asked.node_bytes ? node_bytes : NULL;
+	thread_hold_cancellation();
 	pthread_mutex_lock(&region->lock);
 	now.id = region->backing.id;
 	now.length = region->backing.length;
@@ -286,6 +301,7 @@ int actmem_region_get_info(struct actmem_region *region, struct actmem_region_in
 	pthread_mutex_unlock(&region->lock);
 	if (!error)
 		process_command(now.pid, now.command);
+	thread_let_cancellation();
 	if (!error && now.node_bytes)
 		give_nodes(&now, asked.node_bytes, asked.node_count);
 	return error ? error : give_struct(info, &now, sizeof(now), "region info");
@@ -304,19 +320,28 @@ void region_close(struct actmem_region *region)
 	uint64_t length = region->backing.length;
 	struct actmem *am = region->am;
 
-	if (region->maps)
-		unmap_last(region);
 	handles_lock();
 	if (region->record)
 		stats_remove(&am->stats, region->record);
+	region->record = NULL;		/* another region can get it now */
 	if (region->previous)
 		region->previous->next = region->next;
 	else
 		am->regions = region->next;
 	if (region->next)
 		region->next->previous = region->previous;
+	/*
+	 * Close the descriptor under the lock, so that a child that is forked now does not get it.
+	 * This does not take long, because the mapping keeps the memory.
+	 */
+	if (region->backing.address) {
+		close(region->backing.fd);
+		region->backing.fd = -1;
+	}
 	handles_unlock();
 
+	if (region->maps)
+		unmap_last(region);
 	region->backend->release(&region->backing);
 	counter_subtract(&am->counters->regions, 1);
 	counter_subtract(&am->counters->region_bytes, length);

@@ -226,7 +226,10 @@ int region_register_in(struct actmem_region *region, struct actmem_runtime *runt
 		free(registration);
 		return error;
 	}
-	return registration_make(registration, chunk_bytes);
+	thread_hold_cancellation();
+	error = registration_make(registration, chunk_bytes);
+	thread_let_cancellation();
+	return error;
 }
 
 int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime,

@@ -335,12 +335,14 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	pthread_cond_init(&store->all_ended, NULL);
 	pthread_cond_init(&store->background, NULL);
 	atomic_init(&store->description, "only memory: there are no spill paths");
+	thread_hold_cancellation();
 	error = copy_paths(store, &taken);
 	if (!error)
 		error = check_paths((const char *const *)store->paths, store->path_count,
 				    taken.flags, store->note);
 	if (!error)
 		error = start(store, &taken);
+	thread_let_cancellation();
 	if (error)
 		goto free_store;
 	counter_add(&am->counters->stores, 1);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -145,7 +146,68 @@ static void test_fork(struct actmem *am)
 	returns(actmem_region_close(p.region), 0);
 }
 
+#define LONG		(64 * MIB)
+#define ROUNDS		3
+
+/* A region that a thread creates or closes while another thread forks. */
+struct busy {
+	struct actmem *am;
+	struct actmem_region *region;
+	bool has_begun;
+};
+
+static void *create_long(void *context)
+{
+	struct busy *busy = context;
+
+	__atomic_store_n(&busy->has_begun, true, __ATOMIC_RELEASE);
+	returns(create_region(busy->am, LONG, 0, &busy->region), 0);
+	return NULL;
+}
+
+static void *close_long(void *context)
+{
+	struct busy *busy = context;
+
+	__atomic_store_n(&busy->has_begun, true, __ATOMIC_RELEASE);
+	returns(actmem_region_close(busy->region), 0);
+	return NULL;
+}
+
+/* Returns false if the child still has the descriptor of a region when the parent's call ends. */
+static bool child_keeps_nothing(void *(*body)(void *context), struct busy *busy)
+{
+	pthread_t thread;
+	pid_t child;
+	int status;
+
+	busy->has_begun = false;
+	thread = start_thread(body, busy);
+	while (!__atomic_load_n(&busy->has_begun, __ATOMIC_ACQUIRE))
+		;
+	usleep(2000);
+	child = fork();
+	if (!child)
+		_exit(!descriptors_are_closed(busy));
+	pthread_join(thread, NULL);
+	return child > 0 && waitpid(child, &status, 0) == child && !status;
+}
+
+static void test_busy(struct actmem *am)
+{
+	struct busy busy = { .am = am };
+	bool created = true, closed = true;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		created &= child_keeps_nothing(create_long, &busy);
+		closed &= child_keeps_nothing(close_long, &busy);
+	}
+	ok(created, "a child forked during the creation of a region does not keep the region");
+	ok(closed, "nor does a child forked while a region is closed");
+}
+
 int main(void)
 {
-	return RUN_TESTS(test_fork);
+	return RUN_TESTS(test_fork, test_busy);
 }

@@ -185,7 +185,8 @@ static void driver_release(struct backing *backing)
 {
 	if (backing->address)
 		driver_unmap(backing);
-	close(backing->fd);
+	if (backing->fd >= 0)
+		close(backing->fd);
 }
 
 static int list_batch(int device, const uint64_t *ids, unsigned int count,

@@ -48,14 +48,17 @@ static int fail_create(int device, int error, const struct actmem_ioctl_create *
 }
 
 /* Populates a new region. On failure, closes its descriptor. */
-static int populate_new(int fd, struct actmem_ioctl_create *create)
+static int populate_new(const struct region_request *request, struct actmem_ioctl_create *create)
 {
 	struct actmem_ioctl_range range;
-	int error = driver_populate_range(fd, 0, create->length, &range);
+	int error;
 
+	request_tell_fd(request, create->fd);
+	error = driver_populate_range(create->fd, 0, create->length, &range);
 	if (error) {
 		create->why = range.why;
-		close(fd);
+		request_tell_fd(request, -1);
+		close(create->fd);
 	}
 	return error;
 }
@@ -90,7 +93,7 @@ static int create_once(int device, const struct region_request *request,
 	if (!error && file >= 0)
 		create->fd = file;
 	if (!error && !request->lazy)
-		error = populate_new(create->fd, create);
+		error = populate_new(request, create);
 	return error ? fail_create(device, -error, create) : 0;
 }
 

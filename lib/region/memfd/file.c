@@ -120,5 +120,6 @@ int memfd_advise(const struct region_request *request, const struct backing *bac
 void memfd_release(struct backing *backing)
 {
 	munmap(backing->address, backing->length);
-	close(backing->fd);
+	if (backing->fd >= 0)
+		close(backing->fd);
 }

@@ -133,8 +133,10 @@ static int create_memory(const struct region_request *request, struct backing *b
 		error = create_file(request, &backing->fd);
 	if (error)
 		return error;
+	request_tell_fd(request, backing->fd);
 	error = map_region(backing);
 	if (error) {
+		request_tell_fd(request, -1);
 		/* mmap() reserves hugetlb pages, and fails if too few are free. */
 		if (error == -ENOMEM && pages_are_hugetlb(request->pages))
 			error = pages_fail_hugetlb(request);
@@ -150,8 +152,10 @@ static int create_memory(const struct region_request *request, struct backing *b
 		error = pages_bind(request, backing);
 	if (!error && !request->lazy)
 		error = memfd_make_pages(request, backing, 0, backing->length, true);
-	if (error)
+	if (error) {
+		request_tell_fd(request, -1);
 		memfd_release(backing);
+	}
 	return error;
 }
 

@@ -68,6 +68,11 @@ static int for_each_present(const struct region_request *request, const struct b
 		hole = lseek(backing->fd, data, SEEK_HOLE);
 		if (hole <= data)
 			break;
+		/* Another process may have made the file longer. */
+		if (hole > end)
+			hole = end;
+		if (data >= end)
+			break;
 		error = see(request, backing, (uint64_t)data, (uint64_t)(hole - data));
 	}
 	return error;
