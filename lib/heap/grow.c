@@ -220,6 +220,8 @@ static bool list_region(struct actmem_heap *heap, struct heap_region *its, char 
 	if (added) {
 		its->next = heap->regions;
 		heap->regions = its;
+		heap->is_charged |= its->region->backend == &backend_memfd &&
+				    !pages_are_hugetlb(its->region->backing.pages);
 		count_region(heap, length, true);
 	}
 	pthread_mutex_unlock(&heap->lock);
@@ -336,28 +338,30 @@ static bool is_region_free(const struct heap_region *its)
 }
 
 /*
- * Returns true if the region must stay because it is attached to a queue. If the heap has a closing
- * callback, returns false, because the callback detaches the region.
+ * Returns true if the region must stay because it is attached to a queue, or because the program
+ * registered it with a runtime. If the heap has a closing callback, ignores queues, because the
+ * callback detaches the region. If the heap has a runtime, the heap made the registration.
  */
-static bool is_region_attached(const struct actmem_heap *heap, const struct heap_region *its)
+static bool is_region_held(const struct actmem_heap *heap, const struct heap_region *its)
 {
-	return !heap->closing && region_attachments(its->region);
+	return (!heap->closing && region_attachments(its->region)) ||
+	       (!heap->runtime && its->region->registration);
 }
 
-unsigned int heap_attached(const struct actmem_heap *heap)
+unsigned int heap_held(const struct actmem_heap *heap)
 {
 	const struct heap_region *its;
 	unsigned int count = 0;
 
 	for (its = heap->regions; its; its = its->next)
-		count += is_region_attached(heap, its);
+		count += is_region_held(heap, its);
 	return count;
 }
 
 static bool may_close_region(const struct actmem_heap *heap, const struct heap_region *its,
 			     bool named_too)
 {
-	return (named_too || !its->named) && !is_region_attached(heap, its) &&
+	return (named_too || !its->named) && !is_region_held(heap, its) &&
 	       is_region_free(its);
 }
 
@@ -551,6 +555,16 @@ uint64_t heap_bytes(struct actmem_heap *heap)
 	held = open_bytes(heap);
 	pthread_mutex_unlock(&heap->lock);
 	return held;
+}
+
+bool heap_is_charged(struct actmem_heap *heap)
+{
+	bool is_charged;
+
+	pthread_mutex_lock(&heap->lock);
+	is_charged = heap->is_charged;
+	pthread_mutex_unlock(&heap->lock);
+	return is_charged;
 }
 
 unsigned int heap_watch(struct actmem_heap *heap, struct pollfd *watched, unsigned int most)

@@ -160,7 +160,7 @@ int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes)
 
 int actmem_heap_destroy(struct actmem_heap *heap)
 {
-	unsigned int attached;
+	unsigned int held;
 	int error = check_heap(heap, "actmem_heap_destroy");
 
 	if (error)
@@ -168,10 +168,10 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	pthread_mutex_lock(&heap->lock);
 	heap_check(heap);
 	heap_give_freed(heap);
-	attached = heap_attached(heap);
-	if (attached)
-		error = fail(EBUSY, "%u of the heap's regions are attached to a queue; call actmem_queue_detach() first",
-			     attached);
+	held = heap_held(heap);
+	if (held)
+		error = fail(EBUSY, "%u of the heap's regions are attached to a queue or registered with a runtime; call actmem_queue_detach() or actmem_region_unregister() first",
+			     held);
 	if (heap->extents.taken)
 		error = fail(EBUSY, "%zu blocks of %s are still live", heap->extents.taken,
 			     BYTES_TEXT(heap->block_bytes));

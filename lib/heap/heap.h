@@ -77,6 +77,9 @@ uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit);
 /* Returns the length of all regions that no thread is closing. */
 uint64_t heap_bytes(struct actmem_heap *heap);
 
+/* Returns true if the memory cgroup counts, or has counted, the pages of a region of the heap. */
+bool heap_is_charged(struct actmem_heap *heap);
+
 /*
  * Stores the descriptors of at most @most regions in @watched, and returns their number. A
  * descriptor reports POLLPRI while its region has a surplus (surplus_bytes of struct

@@ -34,6 +34,7 @@ struct actmem_heap {
 	pthread_cond_t region_closed;	/* signals that a region was closed; used with lock */
 	pthread_mutex_t lock;		/* protects all fields below */
 	uint64_t limit;
+	bool is_charged;		/* had a region whose pages the memory cgroup counts */
 	struct extents extents;
 	struct extent *freed;		/* freed blocks: taken extents with bytes 0, latest first */
 	struct heap_region *regions;
@@ -65,15 +66,15 @@ static inline void heap_unlock_growth(struct actmem_heap *heap)
 int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full);
 
 /*
- * Closes the regions without live blocks, except those attached to a queue. Returns true if it
- * closed any. Keeps named regions unless @named_too is set: closing a named region frees no memory,
- * and lets another process take its name.
+ * Closes the regions without live blocks, except those attached to a queue or registered by the
+ * program. Returns true if it closed any. Keeps named regions unless @named_too is set: closing a
+ * named region frees no memory, and lets another process take its name.
  */
 bool heap_shrink(struct actmem_heap *heap, bool named_too);
 
 /*
- * Closes regions without live blocks, except those with names and those attached to a queue, until
- * at most @keep_bytes are free.
+ * Closes regions without live blocks until at most @keep_bytes are free. Keeps those with names,
+ * those attached to a queue, and those registered by the program.
  */
 void heap_shrink_to(struct actmem_heap *heap, uint64_t keep_bytes);
 
@@ -81,10 +82,10 @@ void heap_shrink_to(struct actmem_heap *heap, uint64_t keep_bytes);
 void heap_give_freed(struct actmem_heap *heap);
 
 /*
- * Returns how many of the heap's regions must stay because they are attached to a queue. Caller
- * holds heap->lock.
+ * Returns how many of the heap's regions must stay because they are attached to a queue, or because
+ * the program registered them. Caller holds heap->lock.
  */
-unsigned int heap_attached(const struct actmem_heap *heap);
+unsigned int heap_held(const struct actmem_heap *heap);
 
 /*
  * Creates a region of @length, registered in chunks of @chunk_bytes. If the runtime refuses chunks

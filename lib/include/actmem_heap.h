@@ -82,7 +82,8 @@ int actmem_heap_create(struct actmem *am,
 /*
  * Destroys a heap and frees its regions. No other thread may use @heap during the call or later.
  *
- * -EBUSY  the heap has blocks, or regions attached to a queue; nothing is freed
+ * -EBUSY  the heap has blocks, or regions that are attached to a queue, or that the program
+ *	registered with a runtime; nothing is freed
  */
 int actmem_heap_destroy(struct actmem_heap *heap);
 
@@ -129,7 +130,8 @@ int actmem_heap_locate(struct actmem_heap *heap, const void *block,
 		       struct actmem_region **region, uint64_t *offset);
 
 /*
- * Closes each region that contains no block, has no name, and is not attached to a queue.
+ * Closes each region that contains no block and has no name. Keeps regions that are attached to a
+ * queue, or that the program registered with a runtime.
  */
 int actmem_heap_trim(struct actmem_heap *heap);
 

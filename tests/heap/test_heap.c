@@ -382,6 +382,30 @@ static void test_attached_limit(void **state)
 	assert_int_equal(actmem_queue_detach(queue, region), 0);
 }
 
+/* A region that the program registered stays, because the runtime uses its pages. */
+static void test_registered(void **state)
+{
+	struct actmem_runtime_options options = {
+		.size = sizeof(options),
+		.kind = ACTMEM_RUNTIME_NULL,
+	};
+	struct actmem_runtime *runtime;
+	struct actmem_region *region;
+	void *block = use_block();
+
+	region = heap->regions->region;
+	assert_int_equal(actmem_runtime_open(heap->am, &options, &runtime), 0);
+	assert_int_equal(actmem_region_register(region, runtime, 0), 0);
+	assert_int_equal(actmem_heap_free(heap, block), 0);
+	assert_int_equal(actmem_heap_trim(heap), 0);
+	assert_int_equal(stats_of(heap).regions, 1);
+	assert_fails(actmem_heap_destroy(heap), EBUSY, "registered with a runtime");
+	assert_int_equal(actmem_region_unregister(region), 0);
+	assert_int_equal(actmem_heap_trim(heap), 0);
+	assert_int_equal(stats_of(heap).regions, 0);
+	assert_int_equal(actmem_runtime_close(runtime), 0);
+}
+
 /* What stands in the way of the heap's end is told, the blocks before the queue. */
 static void test_live_block(void **state)
 {
@@ -413,6 +437,7 @@ int main(void)
 		QUEUE_TEST(test_free_region),
 		QUEUE_TEST(test_attached_limit),
 		QUEUE_TEST(test_live_block),
+		HEAP_TEST(test_registered),
 	};
 
 	return cmocka_run_group_tests_name("heap", tests, NULL, NULL);
