@@ -79,12 +79,13 @@ static void take_handle_limit(struct actmem_store *store, uint64_t held, struct 
 	uint64_t used = store->am->counters->region_bytes;
 	char why[WHY_MAX];
 
-	if (!limit || !used)
+	if (!limit || !used || limit > INT64_MAX)
 		return;
 	snprintf(why, sizeof(why), "'actmem limit --pid' allows this process %s",
 		 BYTES_TEXT(limit));
-	take_limit(room, share_of((int64_t)(limit - used), held, used, store->am->counters->stores),
-		   why);
+	/* This thread can run before its store is counted. */
+	take_limit(room, share_of((int64_t)(limit - used), held, used,
+				  store->am->counters->stores ?: 1), why);
 }
 
 static void take_cgroup_limit(struct own_cgroup *own, uint64_t held, struct room *room)
@@ -111,13 +112,6 @@ static void take_cgroup_limit(struct own_cgroup *own, uint64_t held, struct room
 				  high.used_bytes, 2), why);
 }
 
-static bool cgroup_counts_pages(const struct actmem_store *store)
-{
-	enum actmem_pages pages = options_pages(&store->am->options, ACTMEM_PAGES_DEFAULT);
-
-	return store->am->backend->kind == ACTMEM_BACKEND_MEMFD && !pages_are_hugetlb(pages);
-}
-
 /* Finds the tightest limit. Reads files, so the caller does not hold the lock. */
 static void find_room(struct actmem_store *store, struct own_cgroup *own, uint64_t held,
 		      uint64_t surplus, struct room *room)
@@ -126,7 +120,7 @@ static void find_room(struct actmem_store *store, struct own_cgroup *own, uint64
 	if (surplus)
 		take_limit(room, -(int64_t)surplus, "the driver's limit was lowered");
 	take_handle_limit(store, held, room);
-	if (cgroup_counts_pages(store))
+	if (heap_is_charged(store->heap))
 		take_cgroup_limit(own, held, room);
 }
 

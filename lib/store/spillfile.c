@@ -295,21 +295,23 @@ static int allocate_piece(const struct spillfile *spillfile, const struct extent
 }
 
 /*
- * Opens a new set, or extends the last one if the disks were full. If the disks have space, a long
- * new set is better: transfers wait while their file gets longer.
+ * Opens a new set, or extends the last one if the disks were full, or if no more files can be open.
+ * Otherwise a new set is better: transfers wait while their file gets longer.
  */
 static int open_or_extend(struct spillfile *spillfile, uint64_t length,
 			  struct spill_growth *growth)
 {
 	int error;
 
-	if (spillfile->is_full && spillfile->set_count) {
-		growth->offset = round_up(spillfile->end, EXTENT_ALIGN_MAX);
-		error = allocate(spillfile->sets[spillfile->set_count - 1], growth->offset, length);
-		if (error != -EFBIG)
+	if (!spillfile->is_full || !spillfile->set_count) {
+		error = open_set(spillfile, length, &growth->file);
+		if ((error != -EMFILE && error != -ENFILE) || !spillfile->set_count)
 			return error;
 	}
-	return open_set(spillfile, length, &growth->file);
+	growth->offset = round_up(spillfile->end, EXTENT_ALIGN_MAX);
+	error = allocate(spillfile->sets[spillfile->set_count - 1], growth->offset, length);
+	return error == -EFBIG && spillfile->is_full ?
+	       open_set(spillfile, length, &growth->file) : error;
 }
 
 static int open_further(struct spillfile *spillfile, uint64_t least, uint64_t want,

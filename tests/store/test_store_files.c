@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "store_rig.h"
@@ -266,6 +267,26 @@ static void test_tried_once(void **state)
 	take_all(&rig, count);
 }
 
+/* If no more files can be open, the last ones get longer. */
+static void test_no_more_files(void **state)
+{
+	struct rlimit before, now;
+	unsigned int files, more;
+	RIG(rig, .spill_bytes = 0);
+
+	put_all(&rig, FEW);
+	allocated_bytes_of(&files);
+	assert_true(files > 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	now = (struct rlimit){ .rlim_max = before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+	put_more(&rig, FEW, MANY);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	allocated_bytes_of(&more);
+	assert_int_equal(more, files);
+	take_all(&rig, MANY);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -277,6 +298,7 @@ int main(void)
 		cmocka_unit_test(test_one_of_two_keeps_it),
 		cmocka_unit_test(test_full_again_and_again),
 		cmocka_unit_test(test_tried_once),
+		cmocka_unit_test(test_no_more_files),
 	};
 
 	return cmocka_run_group_tests_name("store_files", tests, NULL, NULL);
