@@ -30,6 +30,10 @@ static atomic_long_t lingering_total;
 static DEFINE_SPINLOCK(lingering_lock);
 static LIST_HEAD(lingering_regions);
 
+/* Numbers of checks of the lingering regions; written only by the worker. */
+static unsigned long sweeps_begun, sweeps_ended;
+static DECLARE_WAIT_QUEUE_HEAD(swept);
+
 static void regions_sweep_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(sweeper, regions_sweep_work);
 
@@ -125,6 +129,7 @@ static void regions_sweep_work(struct work_struct *work)
 	struct actmem_region *region, *next;
 	LIST_HEAD(checked);
 
+	WRITE_ONCE(sweeps_begun, sweeps_begun + 1);
 	spin_lock(&lingering_lock);
 	list_splice_init(&lingering_regions, &checked);
 	spin_unlock(&lingering_lock);
@@ -141,23 +146,27 @@ static void regions_sweep_work(struct work_struct *work)
 	if (!list_empty(&lingering_regions))
 		schedule_delayed_work(&sweeper, SWEEP_INTERVAL);
 	spin_unlock(&lingering_lock);
+	/* Pairs with actmem_regions_sweep(). */
+	smp_store_release(&sweeps_ended, sweeps_begun);
+	wake_up_all(&swept);
 }
 
 /*
  * Waits until the worker has checked the lingering regions. Returns false if no region lingers, or
- * if the task was killed.
+ * if the task was killed. Does not use flush_delayed_work(), because a kill would not end that
+ * wait, which is long if the worker frees a large region of another tenant.
  */
 bool actmem_regions_sweep(void)
 {
+	unsigned long wanted = READ_ONCE(sweeps_begun) + 1;
+
 	if (!actmem_lingering_regions_total())
 		return false;
-	/*
-	 * If the worker is running, schedule_delayed_work() queues another run. If a run is waiting
-	 * for its timer, flush_delayed_work() starts that run at once.
-	 */
+	/* End the delay, if a run waits for its timer. If a run is in progress, queue another. */
+	cancel_delayed_work(&sweeper);
 	schedule_delayed_work(&sweeper, 0);
-	flush_delayed_work(&sweeper);
-	return !fatal_signal_pending(current);
+	/* Pairs with regions_sweep_work(): the caller sees all effects of the check. */
+	return !wait_event_killable(swept, (long)(smp_load_acquire(&sweeps_ended) - wanted) >= 0);
 }
 
 /* No region is left when the module is unloaded, but the worker may still be running. */

@@ -39,6 +39,9 @@
 #define UNMAP_TRIES	5
 #define UNMAP_PAUSE	1000	/* microseconds */
 
+/* The number of pages after which a sum over all pages releases the region's lock. */
+#define USAGE_PAGES	256
+
 /*
  * The number of references that a slot holds to its page. With only one reference, unpoison-pfn of
  * hwpoison-inject would free the page, because the kernel would mistake the slot's reference for
@@ -333,8 +336,8 @@ static void slot_page_usage(struct folio *folio, struct actmem_ioctl_info *info)
  */
 int actmem_slots_usage(struct actmem_region *region, struct actmem_ioctl_info *info)
 {
+	unsigned long i, walked = 0;
 	struct folio *folio;
-	unsigned long i;
 
 	info->mapped_bytes = 0;
 	info->pinned_bytes = 0;
@@ -344,7 +347,15 @@ int actmem_slots_usage(struct actmem_region *region, struct actmem_ioctl_info *i
 			break;
 		if (!xa_is_value(folio))
 			slot_page_usage(folio, info);
-		cond_resched_lock(&region->lock);
+		/*
+		 * Faults in the region spin on the lock. cond_resched_lock() would let them wait
+		 * until the end of the loop, unless the kernel is fully preemptible.
+		 */
+		if (++walked % USAGE_PAGES == 0) {
+			spin_unlock(&region->lock);
+			cond_resched();
+			spin_lock(&region->lock);
+		}
 	}
 	spin_unlock(&region->lock);
 	return fatal_signal_pending(current) ? -EINTR : 0;
