@@ -46,6 +46,8 @@ static void map_fault_log(struct actmem_region *region, unsigned long index, int
 		return;
 	if (why->reason < ARRAY_SIZE(refusals))
 		words = refusals[why->reason];
+	if (err == -EPERM && current->flags & PF_KTHREAD)
+		words = "a kernel thread gets no pages of regions; populate the range first";
 	spin_lock(&region->lock);
 	pr_warn("actmem: %s[%d] gets SIGBUS, because a page cannot be allocated: region %llu '%s', offset %llu: %s (error %d; user %u, node %d: %llu bytes left of %llu wanted)\n",
 		current->comm, task_tgid_nr(current), region->id, region->name,

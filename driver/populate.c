@@ -13,6 +13,10 @@
  * Allocates the page of an empty slot. Returns EBUSY if the slot has a page or is claimed. The
  * claim makes other tasks wait for the page. Without the claim, other tasks would try to allocate
  * the same page, and could fail at a limit although this task gets the page.
+ *
+ * Returns EPERM to a kernel thread, which touches the page for a device (such as RDMA with
+ * on-demand paging). A kernel thread has neither the cgroups nor the cpuset of the region's user,
+ * so the page would escape their limits.
  */
 static int populate_slot(struct actmem_region *region, unsigned long index,
 			 struct actmem_choice *choice, struct actmem_why *why)
@@ -23,7 +27,7 @@ static int populate_slot(struct actmem_region *region, unsigned long index,
 	err = actmem_slot_claim(region, index);
 	if (err)
 		return err;
-	err = actmem_account_charge(region, why);
+	err = current->flags & PF_KTHREAD ? -EPERM : actmem_account_charge(region, why);
 	folio = err ? ERR_PTR(err) : actmem_place_page(region, index, choice, why);
 	if (!err && IS_ERR(folio))
 		actmem_account_uncharge(region);

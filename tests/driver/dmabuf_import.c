@@ -179,5 +179,27 @@ TEST_F(import, pages_stay_as_long_as_the_importer)
 	close(attachment);
 }
 
+/* It has no cgroup that could be charged, and no cpuset. */
+TEST_F(import, a_kernel_thread_allocates_no_page)
+{
+	int lazy = must(create_lazy(self->device, 2));
+	char *memory = mapped(map(lazy, 2));
+	int device = must(open(IMPORTER_DEVICE, O_RDWR | O_CLOEXEC));
+	uint64_t address = (uintptr_t)memory;
+
+	memory[0] = 2;
+	EXPECT_EQ(0, call(device, IMPORTER_TOUCH, &address));
+	EXPECT_EQ(1, memory[0]);
+	address += PAGE_BYTES;
+	EXPECT_EQ(-EFAULT, call(device, IMPORTER_TOUCH, &address));
+	EXPECT_EQ(1, pages_held(lazy));
+	memory[PAGE_BYTES] = 2;
+	EXPECT_EQ(0, call(device, IMPORTER_TOUCH, &address));
+	EXPECT_EQ(1, memory[PAGE_BYTES]);
+	munmap(memory, 2 * PAGE_BYTES);
+	close(device);
+	close(lazy);
+}
+
 TEST_NOTHING_IS_LEFT
 TEST_HARNESS_MAIN

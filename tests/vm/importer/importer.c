@@ -11,6 +11,7 @@
 #include <linux/file.h>
 #include <linux/io.h>
 #include <linux/iommu.h>
+#include <linux/kthread.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -18,6 +19,7 @@
 #include <linux/platform_device.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
+#include <linux/workqueue.h>
 
 #include "importer.h"
 
@@ -297,11 +299,44 @@ static int carry_out(struct import *import, unsigned int request, void __user *u
 	}
 }
 
+struct touch {
+	struct work_struct work;
+	struct mm_struct *mm;
+	u8 __user *address;
+	int err;
+};
+
+static void touch_work(struct work_struct *work)
+{
+	struct touch *touch = container_of(work, struct touch, work);
+
+	kthread_use_mm(touch->mm);
+	touch->err = put_user(1, touch->address);
+	kthread_unuse_mm(touch->mm);
+}
+
+static int touch_address(void __user *user)
+{
+	struct touch touch = { .mm = current->mm };
+	u64 address;
+
+	if (copy_from_user(&address, user, sizeof(address)))
+		return -EFAULT;
+	touch.address = u64_to_user_ptr(address);
+	INIT_WORK_ONSTACK(&touch.work, touch_work);
+	schedule_work(&touch.work);
+	flush_work(&touch.work);
+	destroy_work_on_stack(&touch.work);
+	return touch.err;
+}
+
 static long importer_ioctl(struct file *file, unsigned int request, unsigned long arg)
 {
 	struct import *import = file->private_data;
 	long err;
 
+	if (request == IMPORTER_TOUCH)
+		return touch_address((void __user *)arg);
 	mutex_lock(&import->lock);
 	err = carry_out(import, request, (void __user *)arg);
 	mutex_unlock(&import->lock);

@@ -56,5 +56,7 @@ struct importer_word {
 #define IMPORTER_PEEK	_IOWR('I', 6, struct importer_word)
 /* 0 if the IOMMU does not let the device reach the latest mapping's start; EBUSY if it does. */
 #define IMPORTER_GONE	_IO('I', 7)
+/* Writes a byte of the calling process at this address, from a kernel thread. */
+#define IMPORTER_TOUCH	_IOW('I', 8, __u64)
 
 #endif
