@@ -388,8 +388,9 @@ static bool follows_high(void *context)
 	struct actmem_store *store;
 	struct actmem *am;
 
+	/* The machine has no hugetlb pages, so the default of 2M falls back to 4K. */
 	setenv("ACTMEM_BACKEND", "memfd", 1);
-	setenv("ACTMEM_PAGES", "4K", 1);
+	unsetenv("ACTMEM_PAGES");
 	options.budget_bytes = HIGH_BUDGET;
 	options.grow_bytes = 2 * MIB;
 	if (!enter_group(group) || actmem_open(&am, NULL))
