@@ -20,7 +20,7 @@
  * that attackers hold delays the victim for ten seconds and more.
  */
 #define ALLOWED_RATIO	3
-#define ALLOWED_MS	1000
+#define ALLOWED_MS	5000
 /* If faults hold mmap_lock while they zero pages, mmap() sleeps for half of the time. */
 #define ALLOWED_SLEEP_MS	(SECONDS * 1000 / 10)
 

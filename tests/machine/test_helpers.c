@@ -24,7 +24,8 @@
 static struct {
 	pthread_mutex_t lock;
 	bool there[PAGES];
-	unsigned int count;
+	unsigned int count;		/* pages that are there */
+	unsigned int charged;		/* pages that calls may make, made or not yet */
 	unsigned int limit;		/* of pages; each call is refused that wants more */
 	unsigned int full;		/* or, when there are so many, the node is */
 	bool refuses_parts;
@@ -82,9 +83,11 @@ static int populate(struct actmem_ioctl_range *range)
 		wanted += !driver.there[i];
 	if (driver.refuses_parts && range->length < WHOLE)
 		error = ENOMEM;
-	else if (driver.limit && driver.count + wanted > driver.limit)
+	else if (driver.limit && driver.charged + wanted > driver.limit)
 		error = refuse(&range->why, ACTMEM_WHY_USER_LIMIT, wanted,
-			       driver.limit - driver.count);
+			       driver.limit - driver.charged);
+	else
+		driver.charged += wanted;
 	range->done = 0;
 	for (i = first; !error && i < first + count; i++) {
 		if (!driver.there[i] && driver.full && driver.count == driver.full) {
@@ -148,7 +151,7 @@ static int answer(int fd, unsigned long request, void *argument)
 static void forget_pages(void)
 {
 	memset(driver.there, 0, sizeof(driver.there));
-	driver.count = driver.calls = driver.of_caller = driver.thread_count = 0;
+	driver.count = driver.charged = driver.calls = driver.of_caller = driver.thread_count = 0;
 }
 
 static int setup(void **state)

@@ -68,7 +68,7 @@ def test_a_case_that_is_there_is_not_run_again(bench, tmp_path, monkeypatch, cap
     with open(tmp_path / "bench-plan.jsonl", "w", encoding="utf-8") as file:
         for name in names:
             file.write(json.dumps({"case": name, "device_bytes": 1, "policies": policies}) + "\n")
-    os.utime(file.name, (10**9, 10**9))
+    os.utime(file.name, (10**9 + 36000, 10**9 + 36000))
     monkeypatch.setattr(sys, "argv", ["bench-plan", str(tmp_path)])
     bench.main()
     words = capsys.readouterr().out.splitlines()

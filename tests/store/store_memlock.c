@@ -9,7 +9,7 @@
 #define GROW	(2 * MIB)
 #define BYTES	MIB
 #define BLOCKS	24
-#define WAITS	5000
+#define WAITS	60000
 
 static bool run_step(struct actmem_store *store)
 {

@@ -7,7 +7,7 @@
 
 #define GROW	(BUDGET / 2)
 #define COUNT	12
-#define WAITS	2000
+#define WAITS	60000
 #define TOLD	"got only 2.0 MiB: RLIMIT_MEMLOCK is"
 
 static void start(struct rig *rig)

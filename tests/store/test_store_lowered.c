@@ -10,7 +10,7 @@
 #define GROW	(2 * MIB)
 #define LESS	GROW
 #define COUNT	12
-#define WAITS	5000
+#define WAITS	60000
 
 static void await_memory(struct rig *rig, uint64_t bytes)
 {
