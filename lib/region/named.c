@@ -29,37 +29,40 @@ static void remove_new(const char *path, const struct backing *made)
 		unlink(path);
 }
 
-int region_open(struct actmem *am, const struct region_request *request,
-		struct actmem_region **result)
+static int open_region(struct actmem *am, const struct region_request *request,
+		       struct actmem_region **result)
 {
 	const struct backend *backend;
 	struct actmem_region *region;
 	struct published_wait *wait;
 	struct backing made;
-	int error;
+	int error = name_backend(request->path, am->options.backend, &backend);
 
-	thread_hold_cancellation();
-	error = name_backend(request->path, am->options.backend, &backend);
 	if (error)
-		goto let;
+		return error;
 	region = region_new(am, backend);
-	if (!region) {
-		error = -ENOMEM;
-		goto let;
-	}
+	if (!region)
+		return -ENOMEM;
 	wait = wait_begin(am->waits, WAIT_REGION, 0, request->length, request->path);
 	region->by_default = request->by_default;
 	error = backend->open_name(request, &region->backing);
 	wait_end(am->waits, wait);
-	if (error) {
-		region_finish(region, error, result);
-		goto let;
-	}
+	if (error)
+		return region_finish(region, error, result);
 	made = region->backing;
 	error = region_finish(region, 0, result);
 	if (error && !made.received)
 		remove_new(request->path, &made);
-let:
+	return error;
+}
+
+int region_open(struct actmem *am, const struct region_request *request,
+		struct actmem_region **result)
+{
+	int error;
+
+	thread_hold_cancellation();
+	error = open_region(am, request, result);
 	thread_let_cancellation();
 	return error;
 }

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -174,23 +173,20 @@ static void *close_long(void *context)
 	return NULL;
 }
 
-/* Returns false if the child still has the descriptor of a region when the parent's call ends. */
+/* Returns false if a child that is forked during the call has the descriptor of a region. */
 static bool child_keeps_nothing(void *(*body)(void *context), struct busy *busy)
 {
 	pthread_t thread;
-	pid_t child;
-	int status;
+	bool closed;
 
 	busy->has_begun = false;
 	thread = start_thread(body, busy);
 	while (!__atomic_load_n(&busy->has_begun, __ATOMIC_ACQUIRE))
 		;
 	usleep(2000);
-	child = fork();
-	if (!child)
-		_exit(!descriptors_are_closed(busy));
+	closed = in_child(descriptors_are_closed, busy);
 	pthread_join(thread, NULL);
-	return child > 0 && waitpid(child, &status, 0) == child && !status;
+	return closed;
 }
 
 static void test_busy(struct actmem *am)

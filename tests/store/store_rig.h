@@ -159,13 +159,13 @@ static inline void settle(struct rig *rig)
 		usleep(1000);
 }
 
-/* So many, from 0 on. */
 static inline void put_more(struct rig *rig, uint64_t name, uint64_t end)
 {
 	for (; name < end; name++)
 		assert_int_equal(put(rig, name), 0);
 }
 
+/* So many, from 0 on. */
 static inline uint64_t put_all(struct rig *rig, uint64_t count)
 {
 	put_more(rig, 0, count);

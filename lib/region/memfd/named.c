@@ -51,7 +51,7 @@ static int for_each_present(const struct region_request *request, const struct b
 				       const struct backing *backing, uint64_t offset,
 				       uint64_t length))
 {
-	off_t end = (off_t)backing->length, data = 0, hole = 0;
+	off_t end = (off_t)backing->length, at = 0, behind;
 	uint64_t allocated;
 	int error = memfd_allocated(backing, &allocated);
 
@@ -61,20 +61,8 @@ static int for_each_present(const struct region_request *request, const struct b
 		return see(request, backing, 0, backing->length);
 	if (pages_are_hugetlb(backing->pages))
 		return 0;
-	while (!error && hole < end) {
-		data = lseek(backing->fd, hole, SEEK_DATA);
-		if (data < 0)
-			break;
-		hole = lseek(backing->fd, data, SEEK_HOLE);
-		if (hole <= data)
-			break;
-		/* Another process may have made the file longer. */
-		if (hole > end)
-			hole = end;
-		if (data >= end)
-			break;
-		error = see(request, backing, (uint64_t)data, (uint64_t)(hole - data));
-	}
+	for (; !error && pages_next_present(backing, end, &at, &behind); at = behind)
+		error = see(request, backing, (uint64_t)at, (uint64_t)(behind - at));
 	return error;
 }
 

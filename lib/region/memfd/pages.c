@@ -336,12 +336,7 @@ int pages_verify(const struct region_request *request, const struct backing *bac
 			  verify_page, &placement);
 }
 
-/*
- * Finds the next run of allocated pages of a tmpfs file between *@at and @end. Sets *@at and
- * *@behind to the start and the end of the run. Returns false if there is no such run. Other
- * processes may allocate or discard pages meanwhile.
- */
-static bool next_present(const struct backing *backing, off_t end, off_t *at, off_t *behind)
+bool pages_next_present(const struct backing *backing, off_t end, off_t *at, off_t *behind)
 {
 	/* ENXIO: no page is allocated up to the end of the file. */
 	*at = lseek(backing->fd, *at, SEEK_DATA);
@@ -358,7 +353,7 @@ uint64_t pages_missing(const struct backing *backing, uint64_t offset, uint64_t 
 	off_t at = (off_t)offset, end = (off_t)(offset + length), behind;
 	uint64_t missing = length;
 
-	for (; next_present(backing, end, &at, &behind); at = behind)
+	for (; pages_next_present(backing, end, &at, &behind); at = behind)
 		missing -= (uint64_t)(behind - at);
 	return missing;
 }
@@ -372,7 +367,7 @@ int pages_count_present(const struct backing *backing, uint64_t node_bytes[ACTME
 	if (pages_are_hugetlb(backing->pages))
 		return pages_count(backing->address, backing->length, backing->page_bytes,
 				   node_bytes);
-	for (; !error && at < end && next_present(backing, end, &at, &behind); at = behind) {
+	for (; !error && at < end && pages_next_present(backing, end, &at, &behind); at = behind) {
 		at -= at % page;
 		behind = (behind + page - 1) / page * page;
 		if (behind > end)

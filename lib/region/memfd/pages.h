@@ -50,6 +50,13 @@ int pages_place(const struct region_request *request, const struct backing *back
 int pages_verify(const struct region_request *request, const struct backing *backing,
 		 uint64_t offset, uint64_t length, bool exact);
 
+/*
+ * Finds the next run of allocated pages of a tmpfs file between *@at and @end. Sets *@at and
+ * *@behind to the start and the end of the run. Returns false if there is no such run. Other
+ * processes may allocate or discard pages meanwhile.
+ */
+bool pages_next_present(const struct backing *backing, off_t end, off_t *at, off_t *behind);
+
 /* Returns how many bytes of a range of a tmpfs file have no pages. */
 uint64_t pages_missing(const struct backing *backing, uint64_t offset, uint64_t length);
 
