@@ -20,6 +20,9 @@
 #define WHOLE		(PAGES * ACTMEM_PAGE_BYTES)
 #define CALLS_MAX	1024
 #define THREADS_MAX	16
+#define PAUSE_US	100
+/* At least 10 s, so that a helper that never starts fails a test and does not hang it. */
+#define AWAIT_PAUSES	(10 * 1000000 / PAUSE_US)
 
 static struct {
 	pthread_mutex_t lock;
@@ -34,7 +37,7 @@ static struct {
 	unsigned int calls, of_caller;
 	pthread_t caller, threads[THREADS_MAX];
 	unsigned int thread_count;
-	unsigned int awaited;		/* threads; the caller is not done before they came */
+	unsigned int awaited;		/* the caller's call waits for this many helpers */
 } driver = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static struct actmem *am;
@@ -73,7 +76,7 @@ static int populate(struct actmem_ioctl_range *range)
 {
 	unsigned int first = (unsigned int)(range->offset / ACTMEM_PAGE_BYTES), i;
 	unsigned int count = (unsigned int)(range->length / ACTMEM_PAGE_BYTES);
-	unsigned int wanted = 0, placed = 0;
+	unsigned int wanted = 0, placed = 0, pauses = 0;
 	int error = 0;
 
 	assert_true(range->length && first + count <= PAGES);
@@ -101,10 +104,10 @@ static int populate(struct actmem_ioctl_range *range)
 		/* Zeroing takes its time, in which others go on. */
 		do {
 			pthread_mutex_unlock(&driver.lock);
-			usleep(100);
+			usleep(PAUSE_US);
 			pthread_mutex_lock(&driver.lock);
 		} while (pthread_equal(pthread_self(), driver.caller) &&
-			 driver.thread_count < driver.awaited);
+			 driver.thread_count < driver.awaited && pauses++ < AWAIT_PAUSES);
 	}
 	pthread_mutex_unlock(&driver.lock);
 	return error;
@@ -201,6 +204,7 @@ static void test_threads(void **state)
 
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		fake_cpus(cases[i].cpus);
+		driver.awaited = !!cases[i].threads;
 		create_and_close();
 		assert_in_range(driver.thread_count, !!cases[i].threads, cases[i].threads);
 		/* One asks for all of it, and has it. */
@@ -227,20 +231,38 @@ static void test_near(void **state)
 	assert_int_equal(driver.calls, 1);
 }
 
+/* Ends the hold of madvise() when a helper has called it. Returns NULL if no helper comes. */
+static void *await_helper(void *data)
+{
+	unsigned int pauses = 0;
+	bool seen;
+
+	while (!(seen = slow_calls_of("actmem-populate")) && pauses++ < AWAIT_PAUSES)
+		usleep(PAUSE_US);
+	slow_call("", 0);
+	return seen ? data : NULL;
+}
+
 static void test_memory_files(void **state)
 {
 	struct actmem_region_options options = { .size = sizeof(options) };
 	struct actmem_region *region;
 	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem *memfd;
+	pthread_t awaiting;
+	void *seen;
 
 	fake_device(NULL);
 	fake_cpus(8);
 	assert_int_equal(open_memfd(&memfd, ACTMEM_PAGES_4K, ACTMEM_ALLOW_UNLOCKED), 0);
 	options.length = 192 * MIB;
-	slow_call("madvise", 1000);
+	options.flags = ACTMEM_REGION_LAZY;
 	assert_int_equal(actmem_region_create(memfd, &options, &region), 0);
-	assert_true(slow_calls_of("actmem-populate"));
+	slow_call("madvise", SLOW_HELD);
+	assert_int_equal(pthread_create(&awaiting, NULL, await_helper, memfd), 0);
+	assert_int_equal(actmem_region_populate(region, 0, options.length), 0);
+	assert_int_equal(pthread_join(awaiting, &seen), 0);
+	assert_non_null(seen);
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
 	assert_int_equal(info.allocated_bytes, options.length);
 	assert_int_equal(actmem_region_close(region), 0);
@@ -254,9 +276,11 @@ static void test_no_threads(void **state)
 	create_and_close();
 	assert_int_equal(driver.calls, 1);
 	fail_call("pthread_create", 2, EAGAIN);
+	driver.awaited = 1;
 	create_and_close();
 	assert_int_equal(driver.thread_count, 1);
 	fail_every("", 0);
+	driver.awaited = 0;
 	/* Without their help, the caller goes on. */
 	driver.refuses_parts = true;
 	create_and_close();
