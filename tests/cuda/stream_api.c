@@ -14,6 +14,7 @@
 
 static struct cuda cuda;
 static char *pinned;
+static uint32_t *gate;		/* pinned, too */
 static CUdeviceptr first, second;
 
 static CUstream stream_or_bail(void)
@@ -64,6 +65,19 @@ static void test_errors(void)
 	cuda_ok(cuda.cuStreamDestroy_v2(stream));
 }
 
+/* Holds up a stream until the host writes 7 to *gate. */
+static void hold(CUstream stream)
+{
+	*gate = 0;
+	cuda_ok(cuda.cuStreamWaitValue32_v2(stream, (CUdeviceptr)(uintptr_t)gate, 7,
+					    CU_STREAM_WAIT_VALUE_EQ));
+}
+
+static void release(void)
+{
+	__atomic_store_n(gate, 7, __ATOMIC_RELEASE);
+}
+
 /* The second stream's copy waits for the first one's. */
 static void test_order(void)
 {
@@ -72,6 +86,8 @@ static void test_order(void)
 
 	slow(&cuda, "cuMemsetD8Async", SLOW);
 	memset(pinned, 0, BYTES);
+	if (cuda.standin_slow)
+		hold(one);
 	cuda_ok(cuda.cuMemsetD8Async(first, 7, BYTES, one));
 	cuda_ok(cuda.cuMemcpyDtoDAsync_v2(second, first, BYTES, one));
 	cuda_ok(cuda.cuEventRecord(event, one));
@@ -80,8 +96,10 @@ static void test_order(void)
 	/* The event may be recorded anew: who waits waits for what was recorded then. */
 	cuda_ok(cuda.cuMemsetD8Async(second, 9, BYTES, other));
 	cuda_ok(cuda.cuEventRecord(event, other));
-	if (cuda.standin_slow)
+	if (cuda.standin_slow) {
 		cuda_returns(cuda.cuEventQuery(event), CUDA_ERROR_NOT_READY);
+		release();
+	}
 	cuda_ok(cuda.cuEventSynchronize(event));
 	ok(bytes_that_are(pinned, 7) == BYTES, "the copy came after what it waited for");
 	cuda_ok(cuda.cuMemcpyDtoH_v2(pinned, second, BYTES));
@@ -130,14 +148,11 @@ static void test_recorded_anew(void)
 static void test_queues(const char *queues, bool waits)
 {
 	CUstream waiting, other;
-	const CUdeviceptr address = (CUdeviceptr)(uintptr_t)pinned;
-	uint32_t *word = (uint32_t *)pinned;
 
 	setenv("STANDIN_CUDA_QUEUES", queues, 1);
 	waiting = stream_or_bail();
 	other = stream_or_bail();
-	*word = 0;
-	cuda_ok(cuda.cuStreamWaitValue32_v2(waiting, address, 7, CU_STREAM_WAIT_VALUE_EQ));
+	hold(waiting);
 	cuda_ok(cuda.cuMemsetD8Async(first, 6, BYTES, other));
 	if (waits)
 		usleep(SLOW);
@@ -145,7 +160,7 @@ static void test_queues(const char *queues, bool waits)
 		cuda_ok(cuda.cuStreamSynchronize(other));
 	cuda_returns(cuda.cuStreamQuery(other), waits ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 	cuda_returns(cuda.cuStreamQuery(waiting), CUDA_ERROR_NOT_READY);
-	__atomic_store_n(word, 7, __ATOMIC_RELEASE);
+	release();
 	cuda_ok(cuda.cuStreamSynchronize(waiting));
 	cuda_ok(cuda.cuStreamSynchronize(other));
 	cuda_ok(cuda.cuStreamDestroy_v2(waiting));
@@ -153,21 +168,35 @@ static void test_queues(const char *queues, bool waits)
 	unsetenv("STANDIN_CUDA_QUEUES");
 }
 
-/* Without an event the second stream is too early: so a test sees one that is missing. */
-static void test_that_order_is_needed(void)
+/* Returns true if a copy of @other came before the copy of @one that takes this long. */
+static bool comes_too_early(CUstream one, CUstream other, unsigned int microseconds)
 {
-	CUstream one = stream_or_bail(), other = stream_or_bail();
-
-	slow(&cuda, "cuMemcpyHtoDAsync_v2", SLOW);
+	slow(&cuda, "cuMemcpyHtoDAsync_v2", microseconds);
 	memset(pinned, 3, BYTES);
+	cuda_ok(cuda.cuMemsetD8Async(first, 4, BYTES, one));
+	cuda_ok(cuda.cuStreamSynchronize(one));
 	cuda_ok(cuda.cuMemcpyHtoDAsync_v2(first, pinned, BYTES, one));
 	cuda_ok(cuda.cuMemcpyDtoDAsync_v2(second, first, BYTES, other));
 	cuda_ok(cuda.cuStreamSynchronize(one));
 	cuda_ok(cuda.cuStreamSynchronize(other));
 	cuda_ok(cuda.cuMemcpyDtoH_v2(pinned, second, BYTES));
-	if (cuda.standin_slow)
-		ok(!bytes_that_are(pinned, 3), "streams are in no order by themselves");
 	slow(&cuda, "cuMemcpyHtoDAsync_v2", 0);
+	return !bytes_that_are(pinned, 3);
+}
+
+/*
+ * Without an event, the second stream is too early, so that a test sees a missing event. If this
+ * test was not scheduled for so long, the second stream can be late: try again, more slowly.
+ */
+static void test_that_order_is_needed(void)
+{
+	CUstream one = stream_or_bail(), other = stream_or_bail();
+	bool early = comes_too_early(one, other, SLOW);
+
+	if (cuda.standin_slow)
+		ok(early || comes_too_early(one, other, 10 * SLOW) ||
+		   comes_too_early(one, other, 100 * SLOW),
+		   "streams are in no order by themselves");
 	cuda_ok(cuda.cuStreamDestroy_v2(one));
 	cuda_ok(cuda.cuStreamDestroy_v2(other));
 }
@@ -279,10 +308,11 @@ int main(void)
 	cuda = cuda_or_skip();
 	if (cuda.cuInit(0) || cuda.cuDeviceGet(&device, 0) ||
 	    cuda.cuDevicePrimaryCtxRetain(&context, device) || cuda.cuCtxPushCurrent_v2(context) ||
-	    cuda.cuMemHostAlloc(&memory, BYTES, 0) || cuda.cuMemAlloc_v2(&first, BYTES) ||
+	    cuda.cuMemHostAlloc(&memory, BYTES + sizeof(*gate), 0) || cuda.cuMemAlloc_v2(&first, BYTES) ||
 	    cuda.cuMemAlloc_v2(&second, BYTES))
 		tap_bail("a context and memory");
 	pinned = memory;
+	gate = (uint32_t *)(pinned + BYTES);
 	test_errors();
 	test_order();
 	test_recorded_anew();
