@@ -78,7 +78,8 @@ def test_the_end_of_a_process(signal, result):
         def interrupted():
             line = read()
             if line is None:
-                worker.timeout = 2
+                if result == "hang":
+                    worker.timeout = 2
                 worker.process.send_signal(signal)
             return line
         worker._read = interrupted
