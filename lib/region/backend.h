@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #include "actmem.h"
 #include "machine/machine.h"
@@ -33,7 +34,7 @@ struct region_request {
 	const char *path;		/* on the backend's file system; NULL for no name */
 	uint32_t open;			/* ACTMEM_OPEN_*, if the region is named */
 	bool any_place;			/* neither options nor defaults set a policy or nodes */
-	int *making;			/* gets the descriptor before pages are made; or NULL */
+	int *making;			/* gets the descriptor as soon as it is open; or NULL */
 };
 
 /* Tells the caller which descriptor a child that is forked now must close; -1: none. */
@@ -41,6 +42,13 @@ static inline void request_tell_fd(const struct region_request *request, int fd)
 {
 	if (request->making)
 		*request->making = fd;
+}
+
+/* Closes a descriptor, which a child that is forked now must no longer close. */
+static inline void request_close_fd(const struct region_request *request, int fd)
+{
+	request_tell_fd(request, -1);
+	close(fd);
 }
 
 /*
@@ -101,10 +109,11 @@ struct backend {
 	int (*open_name)(const struct region_request *request, struct backing *backing);
 
 	/*
-	 * Sets *@backing for a received descriptor. Duplicates @fd. @allow has ACTMEM_ALLOW_*
-	 * flags.
+	 * Sets *@backing for a received descriptor. Duplicates @fd. Of @request, only @allow and
+	 * @making are set.
 	 */
-	int (*adopt)(int device, int fd, uint32_t allow, struct backing *backing);
+	int (*adopt)(int device, int fd, const struct region_request *request,
+		     struct backing *backing);
 
 	/* Maps the region and sets @address, unless this backend keeps all its regions mapped. */
 	int (*map)(struct backing *backing);

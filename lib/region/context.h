@@ -55,6 +55,8 @@ struct actmem_region {
 	pthread_mutex_t lock;
 	bool by_default;		/* the caller did not set allow: report fallbacks */
 	struct backing backing;
+	int making;			/* the descriptor, until the region is in the list; or -1 */
+	struct held held;		/* names @making for forked children until then */
 	struct stats_record *record;	/* memfd only; @lock protects the record's mapped_bytes */
 	unsigned int maps;		/* calls of map minus calls of unmap; under @lock */
 	_Atomic unsigned int attachments;	/* number of attachments to queues */

@@ -32,6 +32,7 @@ static void remove_new(const char *path, const struct backing *made)
 static int open_region(struct actmem *am, const struct region_request *request,
 		       struct actmem_region **result)
 {
+	struct region_request its = *request;
 	const struct backend *backend;
 	struct actmem_region *region;
 	struct published_wait *wait;
@@ -43,9 +44,10 @@ static int open_region(struct actmem *am, const struct region_request *request,
 	region = region_new(am, backend);
 	if (!region)
 		return -ENOMEM;
+	its.making = &region->making;
 	wait = wait_begin(am->waits, WAIT_REGION, 0, request->length, request->path);
 	region->by_default = request->by_default;
-	error = backend->open_name(request, &region->backing);
+	error = backend->open_name(&its, &region->backing);
 	wait_end(am->waits, wait);
 	if (error)
 		return region_finish(region, error, result);

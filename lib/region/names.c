@@ -116,6 +116,7 @@ int name_open(const struct region_request *request, int flags, int *fd, struct s
 		return fail(ELOOP, "%s is a symbolic link; remove it, or use another name", path);
 	if (*fd < 0)
 		return fail(errno, "cannot open %s (%s)", path, strerror(errno));
+	request_tell_fd(request, *fd);
 	if (fstat(*fd, found))
 		error = fail(errno, "cannot check %s (%s)", path, strerror(errno));
 	else if (!S_ISREG(found->st_mode))
@@ -125,7 +126,7 @@ int name_open(const struct region_request *request, int flags, int *fd, struct s
 			     (unsigned int)found->st_uid, (unsigned int)geteuid());
 	else
 		return 0;
-	close(*fd);
+	request_close_fd(request, *fd);
 	return error;
 }
 

@@ -25,6 +25,10 @@ struct actmem_region *region_new(struct actmem *am, const struct backend *backen
 	}
 	region->am = am;
 	region->backend = backend;
+	region->making = -1;
+	region->held.descriptors = &region->making;
+	region->held.count = 1;
+	held_add(am, &region->held);
 	pthread_mutex_init(&region->pages_lock, NULL);
 	pthread_mutex_init(&region->lock, NULL);
 	return region;
@@ -71,11 +75,13 @@ static int add_to_lists(struct actmem *am, struct actmem_region *region)
 	int error = publish_region(am, region);
 
 	if (error) {
+		held_drop(&region->held);
 		region->backend->release(&region->backing);
 		free_region(region);
 		return error;
 	}
 	handles_lock();
+	link_remove(&region->held.link);
 	region->next = am->regions;
 	if (region->next)
 		region->next->previous = region;
@@ -92,6 +98,7 @@ static int add_to_lists(struct actmem *am, struct actmem_region *region)
 int region_finish(struct actmem_region *region, int error, struct actmem_region **result)
 {
 	if (error) {
+		held_drop(&region->held);
 		free_region(region);
 		return error;
 	}
@@ -124,22 +131,17 @@ int region_create(struct actmem *am, const struct region_request *request,
 {
 	struct actmem_region *region = region_new(am, backend_for(am, request));
 	struct region_request its = *request;
-	int making = -1, error;
-	struct held held = { .descriptors = &making, .count = 1 };
 	struct published_wait *wait;
+	int error;
 
 	if (!region)
 		return -ENOMEM;
-	/* Pages take long to make, so a child can be forked before the region is in the list. */
-	its.making = &making;
-	link_init(&held.link);
+	its.making = &region->making;
 	thread_hold_cancellation();
-	held_add(am, &held);
 	wait = wait_begin(am->waits, WAIT_REGION, 0, request->length, request->name);
 	region->by_default = request->by_default;
 	error = region->backend->create(am->device, &its, &region->backing);
 	wait_end(am->waits, wait);
-	held_drop(&held);
 	error = region_finish(region, error, result);
 	thread_let_cancellation();
 	return error;
@@ -165,7 +167,7 @@ int actmem_region_create(struct actmem *am, const struct actmem_region_options *
 int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **result)
 {
 	struct actmem_region_options none;
-	struct region_request request;
+	struct region_request request = { 0 };
 	const struct backend *backend;
 	struct actmem_region *region;
 	int error;
@@ -183,9 +185,10 @@ int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **resu
 		return -ENOMEM;
 	ACTMEM_INIT(&none);
 	options_permit(&am->options, &none, &request);
+	request.making = &region->making;
 	region->by_default = request.by_default;
 	thread_hold_cancellation();
-	error = backend->adopt(am->device, fd, request.allow, &region->backing);
+	error = backend->adopt(am->device, fd, &request, &region->backing);
 	error = region_finish(region, error, result);
 	thread_let_cancellation();
 	return error;

@@ -96,7 +96,8 @@ static int check_descriptor(int fd, struct actmem_ioctl_info *info)
 	return 0;
 }
 
-static int driver_adopt(int device, int fd, uint32_t allow, struct backing *backing)
+static int driver_adopt(int device, int fd, const struct region_request *request,
+			struct backing *backing)
 {
 	struct actmem_ioctl_info info = { .size = sizeof(info) };
 	int error = check_descriptor(fd, &info);
@@ -116,6 +117,7 @@ static int driver_adopt(int device, int fd, uint32_t allow, struct backing *back
 	backing->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (backing->fd < 0)
 		return fail(errno, "cannot duplicate descriptor %d (%s)", fd, strerror(errno));
+	request_tell_fd(request, backing->fd);
 	return 0;
 }
 

@@ -53,12 +53,10 @@ static int populate_new(const struct region_request *request, struct actmem_ioct
 	struct actmem_ioctl_range range;
 	int error;
 
-	request_tell_fd(request, create->fd);
 	error = driver_populate_range(create->fd, 0, create->length, &range);
 	if (error) {
 		create->why = range.why;
-		request_tell_fd(request, -1);
-		close(create->fd);
+		request_close_fd(request, create->fd);
 	}
 	return error;
 }
@@ -92,6 +90,8 @@ static int create_once(int device, const struct region_request *request,
 		close(file);
 	if (!error && file >= 0)
 		create->fd = file;
+	if (!error && create->fd >= 0)
+		request_tell_fd(request, create->fd);
 	if (!error && !request->lazy)
 		error = populate_new(request, create);
 	return error ? fail_create(device, -error, create) : 0;

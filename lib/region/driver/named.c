@@ -185,6 +185,7 @@ static int open_by_name(const struct region_request *request, int *made)
 		close(fd);
 		return name_lock(*made, request->path);
 	}
+	request_tell_fd(request, fd);
 	close(*made);
 	*made = fd;
 	return 0;
@@ -210,7 +211,7 @@ static int complete_whole(const struct region_request *request, int fd, bool cre
 	if (!error)
 		error = open_by_name(&whole, &backing->fd);
 	if (error)
-		close(backing->fd);
+		request_close_fd(request, backing->fd);
 	else
 		close(fd);
 	return error;
@@ -379,12 +380,12 @@ int driver_open_name(const struct region_request *request, struct backing *backi
 			return error;
 		error = open_file(request, fd, created, &stat, backing);
 		/*
-		 * Unlock the file: a child that was forked meanwhile has the descriptor, and would
-		 * keep the lock after close().
+		 * Unlock the file: a child that was forked meanwhile can have the descriptor, and
+		 * would keep the lock after close().
 		 */
 		if (error) {
 			flock(fd, LOCK_UN);
-			close(fd);
+			request_close_fd(request, fd);
 		}
 	} while (error == TRY_AGAIN);
 	if (!error)

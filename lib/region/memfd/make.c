@@ -46,6 +46,7 @@ static int create_memfd(const struct region_request *request, int *fd)
 			    giant ? KNOB(ALLOW_2M) : KNOB(ALLOW_THP_4K));
 	if (*fd < 0)
 		return fail(errno, "cannot make a memfd (memfd_create: %s)", strerror(errno));
+	request_tell_fd(request, *fd);
 	return 0;
 }
 
@@ -67,7 +68,7 @@ static int create_file(const struct region_request *request, int *fd)
 		error = fail(errno, "cannot size a %s to %s (%s)",
 			     request->path ? "file" : "memfd", BYTES_TEXT(request->length),
 			     strerror(errno));
-		close(*fd);
+		request_close_fd(request, *fd);
 		return error;
 	}
 	return 0;
@@ -133,7 +134,6 @@ static int create_memory(const struct region_request *request, struct backing *b
 		error = create_file(request, &backing->fd);
 	if (error)
 		return error;
-	request_tell_fd(request, backing->fd);
 	error = map_region(backing);
 	if (error) {
 		request_tell_fd(request, -1);

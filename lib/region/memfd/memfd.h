@@ -62,9 +62,10 @@ int memfd_make_pages(const struct region_request *request, const struct backing 
 int memfd_open_name(const struct region_request *request, struct backing *backing);
 
 /* Maps a received named region, and completes @backing. On failure, closes @backing->fd. */
-int named_receive(uint32_t allow, struct backing *backing);
+int named_receive(const struct region_request *request, struct backing *backing);
 
 /* receive.c: see struct backend. */
-int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backing);
+int memfd_adopt(int device, int fd, const struct region_request *request,
+		struct backing *backing);
 
 #endif /* LIB_REGION_MEMFD_MEMFD_H */

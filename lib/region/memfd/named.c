@@ -198,6 +198,13 @@ static int map_found(const struct region_request *request, struct backing *backi
 	return error;
 }
 
+/* Releases a file, which a child that is forked now must no longer close. */
+static void drop_file(const struct region_request *request, struct backing *backing)
+{
+	request_tell_fd(request, -1);
+	memfd_release(backing);
+}
+
 /* Checks an existing file against the request, and maps it. Closes the descriptor on failure. */
 static int map_existing(const struct region_request *request, struct backing *backing)
 {
@@ -213,26 +220,25 @@ static int map_existing(const struct region_request *request, struct backing *ba
 	if (!error)
 		error = map_found(request, backing);
 	if (error) {
-		close(backing->fd);
+		request_close_fd(request, backing->fd);
 		return error;
 	}
 	error = check_pages(request, backing);
 	if (!error)
 		error = check_places(request, backing);
 	if (error)
-		memfd_release(backing);
+		drop_file(request, backing);
 	return error;
 }
 
-int named_receive(uint32_t allow, struct backing *backing)
+int named_receive(const struct region_request *request, struct backing *backing)
 {
-	struct region_request request = { .allow = allow };
 	int error = read_file_status(backing->name, backing);
 
 	if (!error)
-		error = map_found(&request, backing);
+		error = map_found(request, backing);
 	if (error)
-		close(backing->fd);
+		request_close_fd(request, backing->fd);
 	return error;
 }
 
@@ -304,7 +310,7 @@ static int open_created(const struct region_request *request, const struct backi
 		if (made->fallbacks)
 			fail(0, "%s", words);
 	} else if (request->open & ACTMEM_OPEN_EXCLUSIVE) {
-		memfd_release(backing);
+		drop_file(request, backing);
 		return fail(EEXIST, "%s was replaced by another file as soon as it was made",
 			    request->path);
 	}
@@ -324,7 +330,7 @@ static int create_and_link(const struct region_request *request, struct backing 
 		return error;
 	snprintf(words, sizeof(words), "%s", fail_words());
 	error = link_file(request, &made, linked);
-	memfd_release(&made);
+	drop_file(request, &made);
 	if (!error && *linked)
 		error = open_created(request, &made, words, backing);
 	return error;

@@ -92,6 +92,7 @@ int nameless_make(const struct region_request *request, int *fd)
 	*fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (*fd < 0)
 		return fail(errno, "cannot make a file in %s (%s)", folder, strerror(errno));
+	request_tell_fd(request, *fd);
 	if (fstat(*fd, &stat) || fstatfs(*fd, &files))
 		error = fail(errno, "cannot check %s (%s)", folder, strerror(errno));
 	else if (files.f_type == HUGETLBFS_MAGIC)
@@ -103,6 +104,6 @@ int nameless_make(const struct region_request *request, int *fd)
 	if (!error)
 		error = check_space(request, &files, stat.st_dev);
 	if (error)
-		close(*fd);
+		request_close_fd(request, *fd);
 	return error;
 }

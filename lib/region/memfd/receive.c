@@ -79,9 +79,10 @@ static int look_for_thp(struct backing *backing)
 	return error;
 }
 
-int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backing)
+int memfd_adopt(int device, int fd, const struct region_request *request,
+		struct backing *backing)
 {
-	struct region_request request = { 0 };
+	struct region_request whole = { 0 };
 	uint64_t allocated = 0;
 	int error;
 
@@ -92,25 +93,28 @@ int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backing)
 	backing->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (backing->fd < 0)
 		return fail(errno, "cannot duplicate descriptor %d (%s)", fd, strerror(errno));
+	request_tell_fd(request, backing->fd);
 	if (backing->named)
-		return named_receive(allow, backing);
+		return named_receive(request, backing);
 	error = map_region(backing);
 	if (error) {
-		close(backing->fd);
+		request_close_fd(request, backing->fd);
 		return error;
 	}
-	request.pages = backing->pages;
-	request.length = backing->length;
+	whole.pages = backing->pages;
+	whole.length = backing->length;
 	error = memfd_identify(backing);
 	if (!error)
-		error = memfd_lock(backing, allow);
+		error = memfd_lock(backing, request->allow);
 	if (!error)
 		error = memfd_allocated(backing, &allocated);
 	if (!error && allocated == backing->length)
-		error = pages_place(&request, backing, 0, backing->length);
+		error = pages_place(&whole, backing, 0, backing->length);
 	if (!error)
 		error = look_for_thp(backing);
-	if (error)
+	if (error) {
+		request_tell_fd(request, -1);
 		memfd_release(backing);
+	}
 	return error;
 }
