@@ -7,7 +7,7 @@
  *
  * The lock order, outermost first:
  *
- *	inode->i_rwsem				creating a file's region, naming the region
+ *	inode->i_rwsem				giving a file its region, naming the region
  *	mmap_lock				page faults (taken by the kernel)
  *	actmem_pool.settings			changing the target of a pool
  *	actmem_region.unmap_lock		keeping the region's inode alive
@@ -20,6 +20,9 @@
  * calls the page allocator may hold actmem_pool.settings, but no lock below it in the list. A
  * region has a slot for each page (slots.c). To allocate a page, a task claims the page's slot.
  * Until this claim ends, the task acquires neither mmap_lock nor another claim.
+ *
+ * A task that copies from or to user memory holds no lock and no claim of the driver, because user
+ * memory can take arbitrarily long (FUSE, userfaultfd).
  */
 #ifndef _ACTMEM_H
 #define _ACTMEM_H
@@ -233,6 +236,7 @@ struct actmem_region *actmem_create_region(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount);
 struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_ioctl_create *arg);
 void actmem_create_attach(struct inode *inode, struct actmem_region *region);
+int actmem_create_attach_named(struct inode *inode, struct actmem_region *region);
 int actmem_create_of_length(struct inode *inode, loff_t length);
 
 /* dmabuf.c, with CONFIG_DMA_SHARED_BUFFER */
@@ -264,6 +268,7 @@ void actmem_poison_explain(struct actmem_region *region, unsigned long index,
 extern atomic_long_t actmem_region_total;
 struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount);
+void actmem_region_set_name(struct actmem_region *region, const struct dentry *dentry);
 void actmem_region_retire(struct actmem_region *region);
 struct actmem_region *actmem_region_find(u64 id);
 struct actmem_region *actmem_region_next(u64 *id);

@@ -30,26 +30,14 @@ struct actmem_region *actmem_create_region(struct actmem_ioctl_create *arg,
 }
 
 /*
- * Creates a region for a file of a mount. The caller has locked the inode, so that the file's name
- * does not change. If the file has no name yet, the region gets a name when the file is linked.
+ * Creates a region for a file of a mount. The region has no name until
+ * actmem_create_attach_named() attaches it to the file.
  */
 struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_ioctl_create *arg)
 {
 	struct actmem_mount *mount = actmem_super_mount(inode->i_sb);
-	struct dentry *dentry;
 	int node;
 
-	lockdep_assert_held_write(&inode->i_rwsem);
-	if (inode->i_private)
-		return ERR_PTR(-EEXIST);
-	/*
-	 * Do not use the dentry of the open file: if the file was created with O_TMPFILE, that
-	 * dentry does not have the file's name.
-	 */
-	dentry = inode->i_nlink ? d_find_alias(inode) : NULL;
-	if (dentry)
-		strscpy_pad(arg->name, dentry->d_name.name, sizeof(arg->name));
-	dput(dentry);
 	if (arg->policy == ACTMEM_POLICY_PREFERRED &&
 	    !memchr_inv(arg->nodes, 0, sizeof(arg->nodes))) {
 		arg->policy = mount->policy;
@@ -75,6 +63,31 @@ void actmem_create_attach(struct inode *inode, struct actmem_region *region)
 }
 
 /*
+ * Attaches a region to an empty file of a mount, and gives the region the file's name. The caller
+ * has locked the inode, so that the name does not change. If the file has no name yet, the region
+ * gets a name when the file is linked. Returns EEXIST if the file already has a region; the caller
+ * then keeps its reference to @region.
+ */
+int actmem_create_attach_named(struct inode *inode, struct actmem_region *region)
+{
+	struct dentry *dentry;
+
+	lockdep_assert_held_write(&inode->i_rwsem);
+	if (inode->i_private)
+		return -EEXIST;
+	/*
+	 * Do not use the dentry of the open file: if the file was created with O_TMPFILE, that
+	 * dentry does not have the file's name.
+	 */
+	dentry = inode->i_nlink ? d_find_alias(inode) : NULL;
+	if (dentry)
+		actmem_region_set_name(region, dentry);
+	dput(dentry);
+	actmem_create_attach(inode, region);
+	return 0;
+}
+
+/*
  * Creates a region of this length for an empty file of a mount, with the mount's policy. The caller
  * has locked the inode. Returns EPERM if the file already has a region, because other processes may
  * have mapped that region.
@@ -91,7 +104,5 @@ int actmem_create_of_length(struct inode *inode, loff_t length)
 	if (inode->i_private)
 		return -EPERM;
 	region = actmem_create_for_file(inode, &arg);
-	if (!IS_ERR(region))
-		actmem_create_attach(inode, region);
-	return PTR_ERR_OR_ZERO(region);
+	return IS_ERR(region) ? PTR_ERR(region) : actmem_create_attach_named(inode, region);
 }

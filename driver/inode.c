@@ -8,7 +8,6 @@
  */
 #include <linux/pagemap.h>
 #include <linux/security.h>
-#include <linux/string.h>
 
 #include "actmem.h"
 #include "compat/compat.h"
@@ -201,11 +200,8 @@ static void inode_name_region(struct inode *inode, const struct dentry *dentry)
 {
 	struct actmem_region *region = inode->i_private;
 
-	if (!region)	/* an empty file, or a directory */
-		return;
-	spin_lock(&region->lock);
-	strscpy_pad(region->name, dentry->d_name.name, sizeof(region->name));
-	spin_unlock(&region->lock);
+	if (region)	/* not an empty file, nor a directory */
+		actmem_region_set_name(region, dentry);
 }
 
 /*

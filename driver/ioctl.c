@@ -49,6 +49,14 @@ static int ioctl_create_fetch(struct actmem_ioctl_create *arg, void __user *user
 	return 0;
 }
 
+/* Clears the id in the result, and returns @err. Ignores an error of the copy. */
+static int ioctl_create_fail(struct actmem_ioctl_create *arg, void __user *user, int err)
+{
+	arg->id = 0;
+	(void)actmem_argument_answer(user, arg, sizeof(*arg));
+	return err;
+}
+
 static struct file *ioctl_create_file(void *context)
 {
 	struct actmem_region *region = actmem_create_region(context, NULL);
@@ -67,15 +75,15 @@ static int ioctl_device_create(void __user *user)
 		return err;
 	err = actmem_argument_answer_with_file(user, &arg, sizeof(arg), &arg.fd, ioctl_create_file,
 					       &arg);
-	if (!err)
-		return 0;
-	/* Ignore an error of this call: the caller needs the first error. */
-	arg.id = 0;
-	(void)actmem_argument_answer(user, &arg, sizeof(arg));
-	return err;
+	return err ? ioctl_create_fail(&arg, user, err) : 0;
 }
 
-/* Executes ACTMEM_IOC_CREATE on the descriptor of a file. */
+/*
+ * Executes ACTMEM_IOC_CREATE on the descriptor of a file. Copies the result before the region is
+ * attached to the file, because the file must stay empty if the copy fails. Copies without the
+ * inode's lock: the copy can take arbitrarily long (FUSE, userfaultfd), and every user of the file
+ * or its directory may need the lock.
+ */
 static int ioctl_region_create(struct file *file, void __user *user)
 {
 	struct inode *inode = file_inode(file);
@@ -94,21 +102,25 @@ static int ioctl_region_create(struct file *file, void __user *user)
 	if (!(file->f_mode & FMODE_WRITE))
 		return -EBADF;
 
+	if (actmem_file_region(file))
+		return ioctl_create_fail(&arg, user, -EEXIST);
+
 	made = arg;
-	inode_lock(inode);
 	region = actmem_create_for_file(inode, &made);
-	arg.id = made.id;
 	arg.why = made.why;
-	/* Copy the result first: if this fails, the region must not be attached to the file yet. */
-	err = actmem_argument_answer(user, &arg, sizeof(arg));
 	if (IS_ERR(region))
-		err = PTR_ERR(region);
-	else if (err)
-		actmem_region_retire(region);
-	else
-		actmem_create_attach(inode, region);
-	inode_unlock(inode);
-	return err;
+		return ioctl_create_fail(&arg, user, PTR_ERR(region));
+	arg.id = made.id;
+	err = actmem_argument_answer(user, &arg, sizeof(arg));
+	if (!err) {
+		inode_lock(inode);
+		err = actmem_create_attach_named(inode, region);
+		inode_unlock(inode);
+	}
+	if (!err)
+		return 0;
+	actmem_region_retire(region);
+	return ioctl_create_fail(&arg, user, err);
 }
 
 /*

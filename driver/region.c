@@ -9,10 +9,12 @@
  * regions show the state at the last check.
  */
 #include <linux/cred.h>
+#include <linux/dcache.h>
 #include <linux/module.h>
 #include <linux/pid.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/workqueue.h>
 
 #include "actmem.h"
@@ -88,6 +90,14 @@ bool actmem_region_has_range(const struct actmem_region *region, u64 offset, u64
 unsigned long actmem_lingering_regions_total(void)
 {
 	return atomic_long_read_acquire(&lingering_total);
+}
+
+/* Gives the region the name of its file. */
+void actmem_region_set_name(struct actmem_region *region, const struct dentry *dentry)
+{
+	spin_lock(&region->lock);
+	strscpy_pad(region->name, dentry->d_name.name, sizeof(region->name));
+	spin_unlock(&region->lock);
 }
 
 static void region_linger(struct actmem_region *region)
