@@ -340,6 +340,7 @@ void actmem_quarantine_log(struct actmem_region *region, unsigned long index, st
 void actmem_quarantine_page(struct folio *folio);
 
 /* node.c */
+struct folio *actmem_node_alloc(int node, gfp_t gfp);
 unsigned long actmem_node_pages(int node, bool free);
 u64 actmem_node_movable_bytes(int node);
 unsigned long actmem_node_capacity(int node);

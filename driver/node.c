@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Reads the page allocator's counters of a node's memory. */
+/* Allocates pages on a node, and reads the page allocator's counters of the node's memory. */
+#include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/vmstat.h>
@@ -9,6 +10,19 @@
 /* How often to retry on a full node, and how long to wait before each retry. */
 #define FULL_WAITS	8
 #define FULL_REST	msecs_to_jiffies(10)
+
+/*
+ * Allocates a page on the node. Does not use __folio_alloc_node(), which marks the page as
+ * large_rmappable. The kernel treats a marked page as a transparent huge page: split_huge_pages, in
+ * debugfs, would dereference folio->mapping, which is NULL. The kernel can map the page without
+ * this mark, as it maps compound pages of other drivers.
+ */
+struct folio *actmem_node_alloc(int node, gfp_t gfp)
+{
+	struct page *page = alloc_pages_node(node, gfp | __GFP_COMP, ACTMEM_PAGE_ORDER);
+
+	return page ? page_folio(page) : NULL;
+}
 
 /*
  * Returns the number of free small pages of a zone. Pages reserved for CMA are not counted, because

@@ -205,10 +205,10 @@ static struct folio *choice_alloc_page(int node, const struct actmem_choice *cho
 	int err, tries;
 
 	for (tries = 0; tries < FULL_TRIES; tries++) {
-		folio = __folio_alloc_node(ACTMEM_GFP, ACTMEM_PAGE_ORDER, node);
+		folio = actmem_node_alloc(node, ACTMEM_GFP);
 		if (folio)
 			return folio;
-		folio = __folio_alloc_node(unpaid, ACTMEM_PAGE_ORDER, node);
+		folio = actmem_node_alloc(node, unpaid);
 		/* The allocation can fail just because the task was killed. */
 		err = fatal_signal_pending(current) ? -EINTR : 0;
 		if (!folio)

@@ -225,7 +225,7 @@ static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
 	spin_unlock(&pool->lock);
 	if (!is_wanted)
 		return 0;
-	folio = __folio_alloc_node(gfp, ACTMEM_PAGE_ORDER, pool->node);
+	folio = actmem_node_alloc(pool->node, gfp);
 	if (!folio)
 		return -ENOMEM;
 	if (pool_put(pool, folio, false))

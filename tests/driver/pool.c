@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Warm pools: what they hold, who gets it and what comes back. */
 #include <pthread.h>
-#include <sys/utsname.h>
 
 #include "frame_test.h"
 #include "pool_test.h"
@@ -56,24 +55,46 @@ TEST_F(pool, a_region_takes_from_it_and_gives_back)
 	}
 }
 
-/* The kernel maps a large page as a whole only if it was allocated as one that can be. */
-TEST_F(pool, pages_are_allocated_as_those_that_are_mapped)
-{
-	struct utsname kernel;
-	char *memory;
-	int fd, i;
+#define SPLIT	"/sys/kernel/debug/split_huge_pages"
 
-	uname(&kernel);
+/*
+ * The administrator lets the kernel split huge pages, in this process, in the file, and everywhere.
+ * The kernel does not split those of regions: they belong to the driver.
+ */
+TEST_F(pool, the_kernel_does_not_split_pages)
+{
+	long tainted = number_in("/proc/sys/kernel/tainted");
+	char process[64], file[64], *memory;
+	size_t i;
+	int fd;
+
 	fill_pool(NODE, 1);
-	/* The first one is of the pool. */
+	/* The first page is from the pool, the second from the page allocator. */
 	fd = must(create_on(self->device, NODE, 2));
 	ASSERT_EQ(1, lent(NODE));
-	memory = mapped(map_and_touch(fd, 2));
-	/* Linux 6.1 shows this flag for other pages. */
-	for (i = 0; i < 2 && strncmp(kernel.release, "6.1.", 4); i++)
-		EXPECT_TRUE(frame_flags(memory + i * PAGE_BYTES) & 1ULL << KPF_THP);
+	memory = mapped(map(fd, 2));
+	memset(memory, 0x5a, 2 * PAGE_BYTES);
+	snprintf(process, sizeof(process), "%d,%p,%p", getpid(), memory, memory + 2 * PAGE_BYTES);
+	snprintf(file, sizeof(file), "/proc/%d/fd/%d,0x0,%#zx", getpid(), fd,
+		 2 * PAGE_BYTES / SMALL);
+	EXPECT_EQ(0, put(SPLIT, process));
+	EXPECT_EQ(0, put(SPLIT, file));
+	EXPECT_EQ(0, put(SPLIT, "1"));
+	EXPECT_EQ(tainted, number_in("/proc/sys/kernel/tainted"));
+	EXPECT_EQ(2 * PAGE_BYTES, pmd_mapped(memory, 2 * PAGE_BYTES));
+	for (i = 0; i < 2; i++) {
+		char *page = memory + i * PAGE_BYTES;
+
+		EXPECT_TRUE(frame_flags(page) & 1ULL << KPF_COMPOUND_HEAD);
+		EXPECT_TRUE(frame_flags(page + PAGE_BYTES - SMALL) & 1ULL << KPF_COMPOUND_TAIL);
+		EXPECT_EQ(frame_of(page) + PAGE_BYTES / SMALL - 1,
+			  frame_of(page + PAGE_BYTES - SMALL));
+	}
+	for (i = 0; i < 2 * PAGE_BYTES; i++)
+		ASSERT_EQ(0x5a, memory[i]);
 	munmap(memory, 2 * PAGE_BYTES);
 	close(fd);
+	EXPECT_EQ(0, regions());
 }
 
 TEST_F(pool, what_was_written_is_gone)
