@@ -163,6 +163,13 @@ struct actmem_region {
 };
 
 /*
+ * The number of references that the driver holds to each of its pages: in a slot, in a pool, in
+ * quarantine, and in between. With only one reference, unpoison-pfn of hwpoison-inject would free
+ * the page, because the kernel would mistake the driver's reference for the kernel's own.
+ */
+#define ACTMEM_PAGE_REFERENCES	2
+
+/*
  * The driver stores notes about a page (two bits and the id of a region) in the page's
  * folio->private. The kernel does not use this field for the driver's pages, and does not read it
  * unless PG_private is set. LENT: the page belongs to a pool, which has lent it to a region
@@ -341,6 +348,7 @@ void actmem_quarantine_page(struct folio *folio);
 
 /* node.c */
 struct folio *actmem_node_alloc(int node, gfp_t gfp);
+void actmem_node_free(struct folio *folio);
 unsigned long actmem_node_pages(int node, bool free);
 u64 actmem_node_movable_bytes(int node);
 unsigned long actmem_node_capacity(int node);

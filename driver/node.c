@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Allocates pages on a node, and reads the page allocator's counters of the node's memory. */
+/* Allocates and frees pages, and reads the page allocator's counters of a node's memory. */
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
@@ -12,16 +12,26 @@
 #define FULL_REST	msecs_to_jiffies(10)
 
 /*
- * Allocates a page on the node. Does not use __folio_alloc_node(), which marks the page as
- * large_rmappable. The kernel treats a marked page as a transparent huge page: split_huge_pages, in
- * debugfs, would dereference folio->mapping, which is NULL. The kernel can map the page without
- * this mark, as it maps compound pages of other drivers.
+ * Allocates a page on the node, with ACTMEM_PAGE_REFERENCES references. Does not use
+ * __folio_alloc_node(), which marks the page as large_rmappable. The kernel treats a marked page as
+ * a transparent huge page: split_huge_pages, in debugfs, would dereference folio->mapping, which is
+ * NULL. The kernel can map the page without this mark, as it maps compound pages of other drivers.
  */
 struct folio *actmem_node_alloc(int node, gfp_t gfp)
 {
 	struct page *page = alloc_pages_node(node, gfp | __GFP_COMP, ACTMEM_PAGE_ORDER);
 
-	return page ? page_folio(page) : NULL;
+	if (!page)
+		return NULL;
+	/* The page allocator returns the page with one reference. */
+	folio_ref_add(page_folio(page), ACTMEM_PAGE_REFERENCES - 1);
+	return page_folio(page);
+}
+
+/* Frees a page from actmem_node_alloc(). */
+void actmem_node_free(struct folio *folio)
+{
+	folio_put_refs(folio, ACTMEM_PAGE_REFERENCES);
 }
 
 /*

@@ -213,7 +213,7 @@ static struct folio *choice_alloc_page(int node, const struct actmem_choice *cho
 		err = fatal_signal_pending(current) ? -EINTR : 0;
 		if (!folio)
 			return ERR_PTR(err ?: -ENOSPC);
-		folio_put(folio);
+		actmem_node_free(folio);
 		if (err)
 			return ERR_PTR(err);
 	}
@@ -293,7 +293,7 @@ static u32 place_reason(const struct folio *folio)
 
 /*
  * Returns a zeroed page for slot @index, from a pool or from the page allocator. Only a page from
- * the page allocator is charged to the memory cgroup. The caller owns the only reference.
+ * the page allocator is charged to the memory cgroup. The caller owns the page.
  */
 struct folio *actmem_place_page(struct actmem_region *region, unsigned long index,
 				struct actmem_choice *choice, struct actmem_why *why)

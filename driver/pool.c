@@ -6,13 +6,13 @@
  * A pool is a reservation that the administrator makes, as in hugetlb. A pool lends its pages to
  * regions. The pages in the pool and the lent pages are together at most the pool's target. A pool
  * shrinks only when its target is lowered. Each page in the pool is ready (zeroed), dirty, or being
- * zeroed by the worker. The pool has the only reference to each of these pages. A lent page has the
- * bit LENT in its notes (actmem.h). When the region gives up the page, the page returns to the
- * pool, unless the pool has reached its target. Pages without LENT go back to the page allocator.
+ * zeroed by the worker. Only the driver has references to these pages. A lent page has the bit LENT
+ * in its notes (actmem.h). When the region gives up the page, the page returns to the pool, unless
+ * the pool has reached its target. Pages without LENT go back to the page allocator.
  *
  * A region gives up a page only when no other code can reach the page. The caller of
  * actmem_pool_give() first makes sure that no other code can find the page, and then that no other
- * code has a reference. The caller's own reference goes to the pool.
+ * code has a reference. The driver's own references go to the pool.
  *
  * When the administrator writes the target, the driver fills the pool, and reclaims and compacts
  * memory if needed, as hugetlb does for nr_hugepages. If memory is short, the target becomes the
@@ -153,7 +153,7 @@ static void pool_page_release(struct folio *folio)
 	if (actmem_page_notes(folio) & ACTMEM_PAGE_POISONED || actmem_quarantine_is_needed(folio))
 		actmem_quarantine_page(folio);
 	else
-		folio_put(folio);
+		actmem_node_free(folio);
 }
 
 /*

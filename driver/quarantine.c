@@ -43,8 +43,7 @@ void actmem_quarantine_log(struct actmem_region *region, unsigned long index, st
 }
 
 /*
- * Takes over a page and its reference, and never drops the reference, so that the page is never
- * reused. A second reference keeps unpoison-pfn from freeing the page (OWN_REFERENCES, slots.c). If
+ * Takes over a page and never drops the driver's references, so that the page is never reused. If
  * the page is not from a pool, its memory cgroup stays charged, because the kernel exports no
  * function that uncharges a page before the page is freed.
  */
@@ -54,5 +53,4 @@ void actmem_quarantine_page(struct folio *folio)
 	if (!(actmem_page_notes(folio) & ACTMEM_PAGE_POISONED))
 		actmem_quarantine_log(NULL, 0, folio);
 	actmem_page_notes_set(folio, 0);
-	folio_get(folio);
 }

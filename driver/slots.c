@@ -3,9 +3,9 @@
  * A region has a slot for each page. This file looks up pages, stores pages in slots, and gives
  * pages back.
  *
- * A slot is empty, claimed by the task that is allocating the page, or filled with a page. The
- * driver holds two references to the page of a filled slot. A task that finds a slot claimed sleeps
- * on the region's wait queue until a claim ends, and then checks the slot again.
+ * A slot is empty, claimed by the task that is allocating the page, or filled with a page. A task
+ * that finds a slot claimed sleeps on the region's wait queue until a claim ends, and then checks
+ * the slot again.
  *
  * Every page leaves its slot through slot_empty(). Lookups read the slot and take a reference under
  * the region's lock. Under the same lock, slot_empty() freezes the reference count, if only the
@@ -41,13 +41,6 @@
 
 /* The number of pages after which a sum over all pages releases the region's lock. */
 #define USAGE_PAGES	256
-
-/*
- * The number of references that a slot holds to its page. With only one reference, unpoison-pfn of
- * hwpoison-inject would free the page, because the kernel would mistake the slot's reference for
- * the kernel's own.
- */
-#define OWN_REFERENCES	2
 
 static bool slot_page_is_poisoned(const struct folio *folio)
 {
@@ -99,7 +92,6 @@ int actmem_slot_wait(struct actmem_region *region, unsigned long index)
 static void slot_enter_page(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
 	folio->index = ACTMEM_SMALL_PAGES(index);
-	folio_get(folio);
 	actmem_page_notes_set(folio, actmem_page_notes(folio) | region->id << ACTMEM_PAGE_ID_SHIFT);
 	spin_lock(&region->lock);
 	/* xa_store() replaces an entry here, so no memory is allocated. */
@@ -111,8 +103,8 @@ static void slot_enter_page(struct actmem_region *region, unsigned long index, s
 }
 
 /*
- * Ends the claim of the current task: stores @folio in the slot and takes over the caller's
- * reference. If @folio is an error, the function empties the slot.
+ * Ends the claim of the current task: stores @folio in the slot and takes over the page. If @folio
+ * is an error, the function empties the slot.
  */
 void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
@@ -124,34 +116,33 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 }
 
 /*
- * If only the slot holds references and the page is not locked, reduces the reference count to one
- * and returns true. Otherwise returns false. The caller holds the region's lock, so no other code
- * can get the page.
+ * Returns true if only the driver holds references and the page is not locked. The caller holds the
+ * region's lock, so no other code can get the page afterwards.
  */
-static bool slot_page_take(struct folio *folio)
+static bool slot_page_is_unused(struct folio *folio)
 {
 	bool frozen;
 
 	if (!folio_trylock(folio))
 		return false;
-	frozen = folio_ref_freeze(folio, OWN_REFERENCES);
+	frozen = folio_ref_freeze(folio, ACTMEM_PAGE_REFERENCES);
 	if (frozen)
-		folio_ref_unfreeze(folio, 1);
+		folio_ref_unfreeze(folio, ACTMEM_PAGE_REFERENCES);
 	folio_unlock(folio);
 	return frozen;
 }
 
 /*
- * Removes the page from the slot, and returns the page with one reference. Returns NULL if other
- * code has a reference or the lock of the page. Empties the slot last, so that no counter includes
- * the page any more when a reader finds the slot empty.
+ * Removes the page from the slot, and returns the page. Returns NULL if other code has a reference
+ * or the lock of the page. Empties the slot last, so that no counter includes the page any more
+ * when a reader finds the slot empty.
  */
 static struct folio *slot_empty(struct actmem_region *region, unsigned long index)
 {
 	struct folio *folio = slot_page(region, index);
 
 	lockdep_assert_held(&region->lock);
-	if (!folio || !slot_page_take(folio))
+	if (!folio || !slot_page_is_unused(folio))
 		return NULL;
 	if (slot_page_is_poisoned(folio))
 		region->poisoned_pages--;
@@ -258,7 +249,7 @@ void actmem_slot_unmap_poisoned(struct actmem_region *region, unsigned long inde
 			usleep_range(UNMAP_PAUSE, 2 * UNMAP_PAUSE);
 		unmap_mapping_range(region->inode->i_mapping, index * ACTMEM_PAGE_BYTES,
 				    ACTMEM_PAGE_BYTES, 1);
-		if (folio_ref_count(folio) == OWN_REFERENCES)
+		if (folio_ref_count(folio) == ACTMEM_PAGE_REFERENCES)
 			break;
 	}
 	mutex_unlock(&region->unmap_lock);
@@ -326,7 +317,7 @@ static void slot_page_usage(struct folio *folio, struct actmem_ioctl_info *info)
 
 	if (mappings > 0)
 		info->mapped_bytes += ACTMEM_PAGE_BYTES;
-	if (folio_ref_count(folio) > OWN_REFERENCES + mappings)
+	if (folio_ref_count(folio) > ACTMEM_PAGE_REFERENCES + mappings)
 		info->pinned_bytes += ACTMEM_PAGE_BYTES;
 }
 

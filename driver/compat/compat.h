@@ -12,6 +12,7 @@
 
 #include <asm/mce.h>
 
+#include "actmem.h"
 #include "compat/probed.h"
 
 /* The type to which the first argument of inode operations points. */
@@ -91,10 +92,11 @@ static inline int actmem_folio_mapcount(struct folio *folio)
 	long i;
 
 	/*
-	 * Every mapping holds a reference, and the page's slot holds two (slots.c). If the slot and
-	 * the mappings of the whole folio hold all references, the folio has no other mappings.
+	 * Every mapping holds a reference, and the driver holds ACTMEM_PAGE_REFERENCES. If the
+	 * driver and the mappings of the whole folio hold all references, the folio has no other
+	 * mappings.
 	 */
-	if (folio_ref_count(folio) <= 2 + whole)
+	if (folio_ref_count(folio) <= ACTMEM_PAGE_REFERENCES + whole)
 		return whole;
 
 	if (ACTMEM_HAVE_MAPCOUNT_IN_PAGES)

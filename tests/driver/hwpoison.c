@@ -3,7 +3,7 @@
  * Pages of a region that the kernel marks as failed and tells nobody of, as no machine
  * check has been logged: they stay in use, and are found when they leave their region.
  * If the mark is taken back (hwpoison-inject's unpoison-pfn), the kernel lets go of the
- * page as if that were its own: no page of a region is lost to whoever allocates next.
+ * page as if that were its own: no page of a region or a pool is lost to whoever allocates next.
  * The kernel refuses to take it back once an error has been reported that is none of
  * its own, as other tests do: they come later.
  */
@@ -14,6 +14,7 @@
 
 #include "region_fixture.h"
 #include "poison_test.h"
+#include "pool_test.h"
 
 #ifndef MADV_HWPOISON
 #define MADV_HWPOISON	100
@@ -83,6 +84,30 @@ TEST_F(region, taken_back_when_out_of_use)
 	EXPECT_EQ(-EBUSY, unpoison(frame));
 	EXPECT_EQ(poisoned, all_poisoned_pages());
 	self->memory = mapped(map_and_touch(self->fd, PAGES));
+}
+
+/* No region has the page; it is ready in a pool. */
+TEST_F(region, taken_back_in_a_pool)
+{
+	long poisoned = all_poisoned_pages();
+	uint64_t frame;
+	char *memory;
+	int fd;
+
+	fill_pool(0, 1);
+	fd = must(create_on(self->device, 0, 1));
+	memory = mapped(map_and_touch(fd, 1));
+	frame = frame_of(memory);
+	munmap(memory, PAGE_BYTES);
+	close(fd);
+	wait_ready(0, 1);
+	mark_frame(frame);
+	EXPECT_EQ(-EBUSY, unpoison(frame));
+	EXPECT_EQ(1, ready(0));
+	/* The pool does not return the page to the page allocator. */
+	EXPECT_EQ(0, set_pool(0, 0));
+	EXPECT_EQ(poisoned + 1, all_poisoned_pages());
+	EXPECT_EQ(-EBUSY, unpoison(frame));
 }
 
 TEST_NOTHING_IS_LEFT
