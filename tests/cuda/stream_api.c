@@ -308,8 +308,8 @@ int main(void)
 	cuda = cuda_or_skip();
 	if (cuda.cuInit(0) || cuda.cuDeviceGet(&device, 0) ||
 	    cuda.cuDevicePrimaryCtxRetain(&context, device) || cuda.cuCtxPushCurrent_v2(context) ||
-	    cuda.cuMemHostAlloc(&memory, BYTES + sizeof(*gate), 0) || cuda.cuMemAlloc_v2(&first, BYTES) ||
-	    cuda.cuMemAlloc_v2(&second, BYTES))
+	    cuda.cuMemHostAlloc(&memory, BYTES + sizeof(*gate), 0) ||
+	    cuda.cuMemAlloc_v2(&first, BYTES) || cuda.cuMemAlloc_v2(&second, BYTES))
 		tap_bail("a context and memory");
 	pinned = memory;
 	gate = (uint32_t *)(pinned + BYTES);
