@@ -273,3 +273,15 @@ FOURTH = (
     ("FSDP, LoRA of GQA", "", "", "h100x8"),
     ("FSDP, LoRA of GQA", "mlpwi_0", "", "h100x8"),
 )
+# Chosen after the rules of _list_order.py.
+FIFTH = (
+    ("70B, long", "", QKV, "v5p:2x2x1"),
+    ("MoE, short", "", QKV, "v5p:2x2x1"),
+    ("Adam", "", QKV, "v5p:2x2x1"),
+    ("bf16 GQA scanned", "gate", "q,k,v", "v5p:2x2x1"),
+    ("MHA, scores written", "", QKV, "v5p:2x2x1"),
+    ("GQA scanned", "mlpwi_0,mlpwi_1", QKV, "v5p:2x2x1"),
+    ("GQA scanned", "", "decoder_layer_input", "v6e:2x2x1"),
+    ("FSDP of GQA", "", QKV, "v5p:2x2x2"),
+    ("tutorial activations, 4096", "", "x", "v5p:2x2x1"),
+)

@@ -154,13 +154,13 @@ def test_both_methods_of_offloading(capsys):
     assert found["peak_bytes"] - found["stock_peak_bytes"] == in_transfer
     assert _command.run(["plan", "--machine", "h200", *options]) == 0
     printed = capsys.readouterr().out
-    assert "own offloading, the step takes" in printed and "default flags" not in printed
+    assert "own offloading, the step takes" in printed and "LIBTPU" not in printed
     # On TPUs, there is only JAX's own offloading.
     assert _command.run(["plan", "--machine", "v5p", *options]) == 0
     printed = capsys.readouterr().out
-    assert "own offloading" not in printed and "default flags for TPUs" in printed
+    assert "own offloading" not in printed and "with LIBTPU_INIT_ARGS=--xla" in printed
     assert _command.run(["plan", "--machine", "v5p", *options[:-1], ""]) == 0
-    assert "default flags" not in capsys.readouterr().out
+    assert "LIBTPU" not in capsys.readouterr().out
 
 
 def test_a_function_in_a_file(capsys, program, tmp_path):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax.ad_checkpoint import checkpoint_name
 
-from actmem.plan import Choice, machine, plan
+from actmem.plan import Choice, machine, models, of_model, plan
 
 LAYERS, ROWS, WIDTH = 6, 8192, 4096
 BYTES = 2 * ROWS * WIDTH        # of a value of one layer
@@ -22,7 +22,7 @@ def shape(*sizes):
     return jax.ShapeDtypeStruct(sizes, "bfloat16")
 
 
-def planned(name, rate, is_scanned=True):
+def planned(name, rate, is_scanned=True, layer=layer, kept=()):
     """Returns the plan that offloads the values of a name over a link of `rate` bytes a second."""
     def loss(weights, x):
         each = jax.checkpoint(layer)
@@ -34,13 +34,13 @@ def planned(name, rate, is_scanned=True):
         return jnp.sum(x, dtype="float32")
     chip = machine.find("v5p").replace(link_out=rate, link_in=rate)
     return plan(loss, [shape(LAYERS, WIDTH, WIDTH)] * 3, shape(ROWS, WIDTH), machine=chip,
-                choice=Choice(offloaded=frozenset({name})), device_memory="1T",
+                choice=Choice(frozenset(kept), frozenset({name})), device_memory="1T",
                 host_memory="1T")
 
 
-def waits(name, rate):
+def waits(name, rate, **options):
     """Returns for how many seconds each iteration waits, forward and backward together."""
-    found = planned(name, rate)
+    found = planned(name, rate, **options)
     return (found.stock_step_s - (found.step_s - found.waited_s)) / LAYERS
 
 
@@ -65,9 +65,39 @@ def test_copies_from_the_host_overlap_what_is_recomputed_before_their_first_use(
     assert waits("late", BYTES / (8 * took)) > 8 * took
 
 
-@pytest.mark.parametrize("name", ("early", "late"))
+def test_copies_from_the_host_overlap_what_allocates_less_than_their_first_use():
+    """In the backward pass, the first use allocates sixteen times as much as the product that is
+    independent of the copied value."""
+    def layer(x, weights):
+        value = checkpoint_name(x @ weights[0], "value")
+        wide = jnp.tanh(jnp.concatenate([value] * 4, 1) @ jnp.concatenate([weights[1]] * 4))
+        for _ in range(2):
+            wide = jnp.tanh(jnp.concatenate([wide] * 2, 1))
+        return jnp.sum(wide.reshape(ROWS, 4, WIDTH), 1) @ weights[2]
+    took = planned("early", 1e15).layers[0][0] / 6
+    assert waits("value", BYTES / took, layer=layer) == pytest.approx(0, abs=1e-6)
+
+
+def test_copies_from_the_host_overlap_what_precedes_the_attention_kernel():
+    """If attention's result is kept, only the backward pass of attention reads query, key and
+    value. The transposes for the kernel can run at any time, and are not the first use."""
+    chip = machine.find("v5p").replace(link_out=15e9, link_in=15e9)
+    model = models.find("llama-3.1-8b")
+    for kept, is_waited_for in ((frozenset(), True), (frozenset(("context", "mlpwo")), False)):
+        found = of_model.plan_of(
+            model, chip, batch=2, tokens=2048, device_memory="1T", host_memory="1T",
+            choice=Choice(kept, frozenset(("query_proj", "key_proj", "value_proj"))))
+        wait = found.stock_step_s - (found.step_s - found.waited_s)
+        assert (wait > 0.01 * found.step_s) == is_waited_for
+
+
+def layer_of_input(x, weights):
+    return layer(checkpoint_name(x, "input"), weights)
+
+
+@pytest.mark.parametrize("name", ("input", "early", "late"))
 def test_a_slow_link_is_waited_for_in_both_directions(name):
-    longer = waits(name, 1e8) - waits(name, 2e8)
+    longer = waits(name, 1e8, layer=layer_of_input) - waits(name, 2e8, layer=layer_of_input)
     assert longer == pytest.approx(2 * BYTES * (1 / 1e8 - 1 / 2e8), rel=1e-6)
 
 

@@ -4,21 +4,24 @@
 XLA's schedules for TPUs start and end each copy within one iteration. In the forward pass, an
 iteration starts to copy a value to the host when the value exists, and ends when all copies have
 ended. In the backward pass, an iteration starts all copies from the host when it begins. It waits
-for a copy before the first operation, in the program's order, that reads the copied value. Copies
-in one direction run one after the other.
+for a copy before the first step that reads the copied value. Steps that only give the value another
+order do not count as readers, because XLA runs them just before the first other reader. Copies in
+one direction run one after the other.
 
-In XLA's schedules, some copies to the host start later than this module assumes. Before a wait,
-some iterations also compute results that come after the wait in the program. XLA's scheduler for
-TPUs is not public, so this module has no rule for either difference.
+The order of the steps is that of XLA's list scheduler (_list_order.py). With another scheduler,
+copies to the host can start later, and copies from the host can be needed sooner.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Iterator
 
-from actmem.plan._graph import Value
+from actmem.plan._fusion import TPU, Steps
+from actmem.plan._list_order import listed
 from actmem.plan.work import Counted, Work
 
 Price = Callable[[Work], float]     # returns the seconds that work takes
+ARRANGES = ("transpose", "reshape")
 
 
 def wait_forward(body: Counted, offloaded: Collection[str], seconds: float, price: Price,
@@ -37,13 +40,14 @@ def wait_forward(body: Counted, offloaded: Collection[str], seconds: float, pric
     return max(0.0, ended - seconds)
 
 
-def wait_backward(body: Counted, there: Collection[str], offloaded: Collection[str], price: Price,
-                  rate: float) -> float:
-    """Returns the seconds that an iteration of the backward pass waits. `there` has the names of
-    all values that the iteration need not recompute. The other arguments are as for
-    wait_forward()."""
+def wait_backward(body: Counted, length: int, there: Collection[str], offloaded: Collection[str],
+                  price: Price, rate: float) -> float:
+    """Returns the seconds that an iteration of the backward pass waits. `length` is the number of
+    iterations, and `there` has the names of all values that an iteration need not recompute. The
+    other arguments are as for wait_forward()."""
     ended = waited = 0.0
-    for before, size in sorted(_needed(body, there, frozenset(offloaded), price)):
+    for before, size in sorted(_needed(body, length, frozenset(there),
+                                       frozenset(offloaded), price)):
         ended += size / rate
         waited = max(waited, ended - before)
     return waited
@@ -52,6 +56,9 @@ def wait_backward(body: Counted, there: Collection[str], offloaded: Collection[s
 def _made(body: Counted, offloaded: frozenset[str], price: Price) -> Iterator[tuple[float, int]]:
     """Yields, for each offloaded value, the seconds of compute that the value needs, and its
     bytes."""
+    for value in body.graph.inputs:
+        if offloaded.intersection(value.names):
+            yield 0.0, value.bytes
     for node in body.graph.nodes:
         for value in node.outputs:
             if offloaded.intersection(value.names):
@@ -63,21 +70,27 @@ def _made(body: Counted, offloaded: frozenset[str], price: Price) -> Iterator[tu
                 yield seconds, value.bytes
 
 
-def _needed(body: Counted, there: Collection[str], offloaded: frozenset[str], price: Price,
-            ) -> Iterator[tuple[float, int]]:
-    """Yields, for each offloaded value, the seconds of compute before its first use, and its
+def _needed(body: Counted, length: int, there: frozenset[str], offloaded: frozenset[str],
+            price: Price) -> Iterable[tuple[float, int]]:
+    """Returns, for each offloaded value, the seconds of compute before its first use, and its
     bytes."""
-    nodes = body.needed(there)
-    seconds = [body.cost_of(node, there, price) for node in nodes]
-
-    def before(value: Value) -> float:
-        total = 0.0
-        for node, cost in zip(nodes, seconds):
-            if any(each is value for each in node.inputs):
-                break
-            total += cost
-        return total
-    for node in body.graph.nodes:
-        for value in node.outputs:
-            if offloaded.intersection(value.again):
-                yield before(value), value.bytes
+    # A value that no node of the copy makes is an input of the copy.
+    graph = dataclasses.replace(body.graph, nodes=body.needed(there)).copy()
+    counted = Counted(graph)
+    copied = {id(value): value for node in graph.nodes for value in node.inputs
+              if value.maker is None and offloaded.intersection(value.again)}
+    found: dict[int, tuple[float, int]] = {}
+    ran: set[int] = set()
+    now = 0.0
+    for step in listed(Steps(graph, TPU).steps, length):
+        read = [copied[key] for key in step.reads if key in copied]
+        if step.node.op in ARRANGES and len(read) == len(step.reads) == 1:
+            copied.update((id(value), read[0]) for value in step.made)
+            continue
+        for value in read:
+            found.setdefault(id(value), (now, value.bytes))
+        for node in (step.node, *step.inner):
+            if id(node) not in ran:
+                ran.add(id(node))
+                now += counted.cost_of(node, there, price)
+    return found.values()

@@ -83,7 +83,8 @@ class Timeline:
                 waited += times * stack.length * (_iterations.wait_forward(
                     stack.forward_body, offloaded, stack.forward, self._price,
                     rates.link_out) + _iterations.wait_backward(
-                        stack.backward_body, there, offloaded, self._price, rates.link_in))
+                        stack.backward_body, stack.length, there, offloaded, self._price,
+                        rates.link_in))
         return waited
 
     def needed_names(self) -> set[str]:

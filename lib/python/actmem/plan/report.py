@@ -19,7 +19,7 @@ import jax
 from actmem.plan import check
 from actmem.plan._files import read_text
 from actmem.plan.search import KEEP, OFFLOAD, RECOMPUTE
-from actmem.plan.targets import TPUS
+from actmem.plan.targets import LIST, TPUS
 
 FORMAT = 1
 
@@ -131,8 +131,8 @@ class Plan:
     microbatches: int = 1           # number in a step; `layers` has the layers of all microbatches
     lacks: str = ""         # which memory is too small for the given choice, or ""
     compiled: Sequence[Build] = ()          # the policies that XLA compiled
-    # Seconds of a step with JAX's own offloading and XLA's default flags. None: unknown, or nothing
-    # is offloaded.
+    # Seconds of a step with JAX's own offloading, and on a TPU with XLA's flag LIST (targets.py).
+    # None: unknown, or nothing is offloaded.
     stock_step_s: float | None = None
     # Peak of device memory with JAX's own offloading. None: equal to peak_bytes, or unknown.
     stock_peak_bytes: int | None = None
@@ -197,9 +197,10 @@ class Plan:
                 f"{'longer' if longer > 0 else 'shorter'} than if all is recomputed), because "
             if self.machine in TPUS:
                 lines.append(
-                    f"with XLA's default flags for TPUs, {step}each iteration of a loop waits for "
-                    "its own copies; compile the plan (--compile, or compile= in Python) to see "
-                    "XLA's schedule, and flags that shorten the wait")
+                    f"with LIBTPU_INIT_ARGS={LIST}, {step}each iteration of a loop waits for its "
+                    "own copies; without this flag, it can wait longer; compile the plan "
+                    "(--compile, or compile= in Python) to see XLA's schedule, and flags that "
+                    "shorten the wait")
             else:
                 lines.append(
                     f"with actmem.jax.checkpoint; with JAX's own offloading, {step}the device "

@@ -101,9 +101,9 @@ class Search:
                    for part in self.timeline.parts(choice.kept, choice.offloaded))
 
     def stock_seconds(self, choice: Choice) -> float | None:
-        """Returns the duration of a step, in seconds, if JAX's own offloading moves the values,
-        with XLA's default flags. Returns None if nothing is offloaded, or if the time is
-        unknown."""
+        """Returns the duration of a step, in seconds, if JAX's own offloading moves the values. On
+        a TPU, XLA has the flag LIST (targets.py), and otherwise its default flags. Returns None if
+        nothing is offloaded, or if the time is unknown."""
         if not choice.offloaded:
             return None
         if self.machine.name in TPUS:

@@ -13,16 +13,17 @@ import importlib.util
 import math
 import os
 import re
+from collections.abc import Mapping
 
 import jax
 from jaxlib.version import __version__ as jaxlib_version
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TPUS = ("v5p", "v6e", "v5e")    # the TPUs of machines.csv
-# The environment variables that set XLA's flags, by platform. With these flags, XLA overlaps more
-# computation with copies to and from the host. MaxText sets these flags for programs that offload
-# (HOST_OFFLOAD_FLAGS).
-OFFLOAD_FLAGS = {"tpu": {"LIBTPU_INIT_ARGS": " ".join(f"--xla_{flag}" for flag in (
+# With this flag, XLA for TPUs keeps the order of its list scheduler: see _list_order.py.
+LIST = "--xla_memory_scheduler=list"
+# MaxText's flags for programs that offload (HOST_OFFLOAD_FLAGS).
+MAXTEXT = " ".join(f"--xla_{flag}" for flag in (
     "tpu_enable_all_experimental_scheduler_features=true",
     "tpu_enable_scheduler_memory_pressure_tracking=true",
     "tpu_host_transfer_overlap_limit=24",
@@ -33,7 +34,12 @@ OFFLOAD_FLAGS = {"tpu": {"LIBTPU_INIT_ARGS": " ".join(f"--xla_{flag}" for flag i
     "should_add_loop_invariant_op_in_chain=ENABLED",
     "max_concurrent_host_send_recv=100",
     "tpu_scheduler_percent_shared_memory_limit=100",
-    "latency_hiding_scheduler_rerun=2"))}}
+    "latency_hiding_scheduler_rerun=2"))
+# Environment variables with flags for programs that offload, by platform. Each set of flags lets XLA
+# overlap more computation with copies to and from the host. The best set comes first. A later set
+# needs less device memory.
+OFFLOAD_FLAGS: dict[str, tuple[Mapping[str, str], ...]] = {
+    "tpu": ({"LIBTPU_INIT_ARGS": MAXTEXT}, {"LIBTPU_INIT_ARGS": LIST})}
 
 
 class TargetError(ValueError):

@@ -51,22 +51,31 @@ class Policies:
             raise ValueError(f"compile= needs the mesh of {mesh} devices in the shardings of the "
                              "arguments: pass shapes with a jax.sharding.NamedSharding")
         words = f"compiling policy {len(self.found) + 1}: {self._text(choice)}"
-        first = self.found[choice] = self._run(lowered, words, {})
-        variables = OFFLOAD_FLAGS.get(self.target.platform, {})
+        self.found[choice] = self._run(lowered, words, {})
         wait = self.wait(choice)
-        if not variables or not choice.offloaded or not wait or \
-                compiled.flags().keys() & variables.keys():
+        if not choice.offloaded or not wait:
             return
-        # The device waits for copies. With OFFLOAD_FLAGS, XLA can overlap more of the copies with
-        # computation.
+        for variables in OFFLOAD_FLAGS.get(self.target.platform, ()):
+            if self._is_better_with(variables, choice, lowered, wait):
+                break
+
+    def _is_better_with(self, variables: Mapping[str, str], choice: Choice,
+                        lowered: compiled.Lowered, wait: float) -> bool:
+        """Compiles the choice again with other flags, unless the user sets flags in the same
+        environment variables. Uses the result, and returns True, if the device then waits for less
+        than `wait` seconds and the program fits."""
+        if compiled.flags().keys() & variables.keys():
+            return False
+        before = self.found[choice]
         self.found[choice] = self._run(
             lowered, f"compiling it again with other flags, because it waits {wait:.3g} s for copies",
             variables)
         peak, now = self.peak(choice), self.wait(choice)
         if peak is not None and peak <= self.limit and now is not None and now < wait:
             self.variables[choice] = variables
-        else:
-            self.found[choice] = first
+            return True
+        self.found[choice] = before
+        return False
 
     def _run(self, lowered: compiled.Lowered, words: str,
              variables: Mapping[str, str]) -> compiled.Compiled:
