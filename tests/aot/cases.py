@@ -107,9 +107,9 @@ def stacked(devices, name="llama-2-13b", layers=8, batch=4, is_unrolled=False, a
 
 
 def trained(devices, hosts_state=False, microbatches=0, name="llama-3.1-8b", layers=4, batch=2,
-            tokens=2048):
+            tokens=2048, remat=REMAT, scan=True):
     """A step of Adam, optionally with gradients of microbatches that a scan adds up."""
-    step = decoder.step(model(name, layers), batch=batch, tokens=tokens, remat=REMAT)
+    step = decoder.step(model(name, layers), batch=batch, tokens=tokens, remat=remat, scan=scan)
     gradients = jax.value_and_grad(lambda params, data: step.loss(params, {}, data))
     data = step.batch
 
@@ -174,6 +174,9 @@ PROGRAMS = {
     "Gemma, scores written": make(decoded, name="gemma-2-9b", layers=4, attention="dot_product"),
     "wide bf16": make(stacked, layers=5, batch=8),
     "Adam of MHA": make(trained, name="llama-2-13b", layers=3, batch=1),
+    # Only in the fifth set.
+    "MHA unrolled": make(unrolled, name="llama-2-13b", layers=3, batch=4),
+    "Adam, unrolled": make(trained, layers=3, remat=jax.checkpoint, scan=False),
 }
 
 # Program, names to keep, names to offload, target. The first set was written before the compilers'
@@ -284,4 +287,8 @@ FIFTH = (
     ("GQA scanned", "", "decoder_layer_input", "v6e:2x2x1"),
     ("FSDP of GQA", "", QKV, "v5p:2x2x2"),
     ("tutorial activations, 4096", "", "x", "v5p:2x2x1"),
+    ("GQA unrolled", "mlpwi_0", "", "h100"),
+    ("MHA unrolled", "", "", "h200"),
+    ("Adam, unrolled", "", "", "h200"),
+    ("bf16 unrolled", "q,k", "", "h200"),
 )
