@@ -34,14 +34,26 @@ struct region_request {
 	const char *path;		/* on the backend's file system; NULL for no name */
 	uint32_t open;			/* ACTMEM_OPEN_*, if the region is named */
 	bool any_place;			/* neither options nor defaults set a policy or nodes */
-	int *making;			/* gets the descriptor as soon as it is open; or NULL */
+	int *making;			/* MAKING_COUNT descriptors, set when opened; or NULL */
 };
 
-/* Tells the caller which descriptor a child that is forked now must close; -1: none. */
+/* The descriptors in @making, which a child that is forked now must close; -1: none. */
+enum {
+	MAKING_REGION,
+	MAKING_LOCK,			/* a locked file or directory */
+	MAKING_COUNT,
+};
+
 static inline void request_tell_fd(const struct region_request *request, int fd)
 {
 	if (request->making)
-		*request->making = fd;
+		request->making[MAKING_REGION] = fd;
+}
+
+static inline void request_tell_lock(const struct region_request *request, int fd)
+{
+	if (request->making)
+		request->making[MAKING_LOCK] = fd;
 }
 
 /* Closes a descriptor, which a child that is forked now must no longer close. */

@@ -24,7 +24,7 @@ struct heap_names {
 	uint64_t taken[HEAP_NAMES_MAX / 64];	/* bit N: PATH.N is in use; under handles_lock() */
 };
 
-/* Descriptors that a forked child closes. */
+/* Descriptors that a forked child closes; -1: none. */
 struct held {
 	struct link link;
 	const int *descriptors;
@@ -35,7 +35,7 @@ struct actmem {
 	struct actmem *next, *previous;	/* under handles_lock(), like all lists */
 	struct actmem_region *regions;
 	unsigned int heaps, queues, runtimes;	/* under handles_lock() */
-	struct link held;		/* descriptors other than those of regions */
+	struct link held;		/* descriptors other than those of @regions */
 	unsigned int generation;
 	const struct backend *backend;
 	int device;
@@ -55,7 +55,7 @@ struct actmem_region {
 	pthread_mutex_t lock;
 	bool by_default;		/* the caller did not set allow: report fallbacks */
 	struct backing backing;
-	int making;			/* the descriptor, until the region is in the list; or -1 */
+	int making[MAKING_COUNT];	/* descriptors, until the region is in the list */
 	struct held held;		/* names @making for forked children until then */
 	struct stats_record *record;	/* memfd only; @lock protects the record's mapped_bytes */
 	unsigned int maps;		/* calls of map minus calls of unmap; under @lock */

@@ -44,7 +44,7 @@ static int open_region(struct actmem *am, const struct region_request *request,
 	region = region_new(am, backend);
 	if (!region)
 		return -ENOMEM;
-	its.making = &region->making;
+	its.making = region->making;
 	wait = wait_begin(am->waits, WAIT_REGION, 0, request->length, request->path);
 	region->by_default = request->by_default;
 	error = backend->open_name(&its, &region->backing);

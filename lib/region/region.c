@@ -25,9 +25,10 @@ struct actmem_region *region_new(struct actmem *am, const struct backend *backen
 	}
 	region->am = am;
 	region->backend = backend;
-	region->making = -1;
-	region->held.descriptors = &region->making;
-	region->held.count = 1;
+	region->making[MAKING_REGION] = -1;
+	region->making[MAKING_LOCK] = -1;
+	region->held.descriptors = region->making;
+	region->held.count = MAKING_COUNT;
 	held_add(am, &region->held);
 	pthread_mutex_init(&region->pages_lock, NULL);
 	pthread_mutex_init(&region->lock, NULL);
@@ -136,7 +137,7 @@ int region_create(struct actmem *am, const struct region_request *request,
 
 	if (!region)
 		return -ENOMEM;
-	its.making = &region->making;
+	its.making = region->making;
 	thread_hold_cancellation();
 	wait = wait_begin(am->waits, WAIT_REGION, 0, request->length, request->name);
 	region->by_default = request->by_default;
@@ -185,7 +186,7 @@ int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **resu
 		return -ENOMEM;
 	ACTMEM_INIT(&none);
 	options_permit(&am->options, &none, &request);
-	request.making = &region->making;
+	request.making = region->making;
 	region->by_default = request.by_default;
 	thread_hold_cancellation();
 	error = backend->adopt(am->device, fd, &request, &region->backing);

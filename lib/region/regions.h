@@ -54,8 +54,8 @@ int region_check_unregistered(const struct actmem_region *region, const char *wh
 
 /*
  * Allocates the handle of a region, but not its memory. Returns NULL with an error message if
- * memory is short. Creating or opening the memory can take long: the caller passes the address of
- * @making in the request, so that a child that is forked meanwhile closes the descriptor.
+ * memory is short. Creating or opening the memory can take long: the caller passes @making in the
+ * request, so that a child that is forked meanwhile closes the descriptors.
  */
 struct actmem_region *region_new(struct actmem *am, const struct backend *backend);
 

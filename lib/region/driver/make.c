@@ -84,10 +84,11 @@ static int create_once(int device, const struct region_request *request,
 		error = create_nameless(request, &file);
 		if (error)
 			return error;
+		request_tell_fd(request, file);
 	}
 	error = driver_ask(device < 0 ? file : device, ACTMEM_IOC_CREATE, create);
 	if (error && file >= 0)
-		close(file);
+		request_close_fd(request, file);
 	if (!error && file >= 0)
 		create->fd = file;
 	if (!error && create->fd >= 0)

@@ -204,17 +204,24 @@ static int complete_whole(const struct region_request *request, int fd, bool cre
 		return errno == ENOENT ? TRY_AGAIN :
 		       fail(errno, "cannot check %s (%s)", request->path, strerror(errno));
 	whole.path = path;
+	request_tell_lock(request, fd);
 	error = driver_make(-1, &whole, backing);
-	if (error)
+	if (!error) {
+		error = replace_empty(&whole, fd, created, backing->fd);
+		if (!error)
+			error = open_by_name(&whole, &backing->fd);
+		if (error)
+			request_close_fd(request, backing->fd);
+	}
+	request_tell_lock(request, -1);
+	if (error) {
+		request_tell_fd(request, fd);
 		return error;
-	error = replace_empty(&whole, fd, created, backing->fd);
-	if (!error)
-		error = open_by_name(&whole, &backing->fd);
-	if (error)
-		request_close_fd(request, backing->fd);
-	else
-		close(fd);
-	return error;
+	}
+	/* A child that was forked before may have the descriptor: do not leave the lock to it. */
+	flock(fd, LOCK_UN);
+	close(fd);
+	return 0;
 }
 
 /* Turns an empty file into a region. On success, closes @fd unless @backing uses it. */

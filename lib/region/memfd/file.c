@@ -117,6 +117,13 @@ int memfd_advise(const struct region_request *request, const struct backing *bac
 	return 0;
 }
 
+void memfd_drop(const struct region_request *request, struct backing *backing)
+{
+	/* munmap() can take long: a child that is forked meanwhile closes the descriptor. */
+	munmap(backing->address, backing->length);
+	request_close_fd(request, backing->fd);
+}
+
 void memfd_release(struct backing *backing)
 {
 	munmap(backing->address, backing->length);

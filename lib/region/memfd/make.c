@@ -136,11 +136,10 @@ static int create_memory(const struct region_request *request, struct backing *b
 		return error;
 	error = map_region(backing);
 	if (error) {
-		request_tell_fd(request, -1);
 		/* mmap() reserves hugetlb pages, and fails if too few are free. */
 		if (error == -ENOMEM && pages_are_hugetlb(request->pages))
 			error = pages_fail_hugetlb(request);
-		close(backing->fd);
+		request_close_fd(request, backing->fd);
 		return error;
 	}
 	error = memfd_identify(backing);
@@ -152,10 +151,8 @@ static int create_memory(const struct region_request *request, struct backing *b
 		error = pages_bind(request, backing);
 	if (!error && !request->lazy)
 		error = memfd_make_pages(request, backing, 0, backing->length, true);
-	if (error) {
-		request_tell_fd(request, -1);
-		memfd_release(backing);
-	}
+	if (error)
+		memfd_drop(request, backing);
 	return error;
 }
 

@@ -39,6 +39,9 @@ int memfd_advise(const struct region_request *request, const struct backing *bac
 
 void memfd_release(struct backing *backing);
 
+/* Unmaps a region that is not complete, and closes its descriptor. */
+void memfd_drop(const struct region_request *request, struct backing *backing);
+
 /* nameless.c: files that have no name yet. */
 
 /* Creates a file without a name, of length 0, in the directory of the request's path. */

@@ -198,13 +198,6 @@ static int map_found(const struct region_request *request, struct backing *backi
 	return error;
 }
 
-/* Releases a file, which a child that is forked now must no longer close. */
-static void drop_file(const struct region_request *request, struct backing *backing)
-{
-	request_tell_fd(request, -1);
-	memfd_release(backing);
-}
-
 /* Checks an existing file against the request, and maps it. Closes the descriptor on failure. */
 static int map_existing(const struct region_request *request, struct backing *backing)
 {
@@ -227,7 +220,7 @@ static int map_existing(const struct region_request *request, struct backing *ba
 	if (!error)
 		error = check_places(request, backing);
 	if (error)
-		drop_file(request, backing);
+		memfd_drop(request, backing);
 	return error;
 }
 
@@ -310,7 +303,7 @@ static int open_created(const struct region_request *request, const struct backi
 		if (made->fallbacks)
 			fail(0, "%s", words);
 	} else if (request->open & ACTMEM_OPEN_EXCLUSIVE) {
-		drop_file(request, backing);
+		memfd_drop(request, backing);
 		return fail(EEXIST, "%s was replaced by another file as soon as it was made",
 			    request->path);
 	}
@@ -330,7 +323,7 @@ static int create_and_link(const struct region_request *request, struct backing 
 		return error;
 	snprintf(words, sizeof(words), "%s", fail_words());
 	error = link_file(request, &made, linked);
-	drop_file(request, &made);
+	memfd_drop(request, &made);
 	if (!error && *linked)
 		error = open_created(request, &made, words, backing);
 	return error;
@@ -345,13 +338,14 @@ static int create_and_link(const struct region_request *request, struct backing 
  * directory can lock it, and so delay this process. Therefore, the library does not lock
  * directories that all users can open (/dev/shm).
  */
-static int lock_parent(const char *folder, int how, int *lock)
+static int lock_parent(const struct region_request *request, const char *folder, int how, int *lock)
 {
 	struct stat stat;
 
 	*lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*lock < 0)
 		return fail(errno, "cannot open %s (%s)", folder, strerror(errno));
+	request_tell_lock(request, *lock);
 	if (fstat(*lock, &stat) || stat.st_mode & (S_IROTH | S_IWOTH))
 		return 0;
 	while (flock(*lock, how))
@@ -364,9 +358,10 @@ static int lock_parent(const char *folder, int how, int *lock)
  * Unlocks explicitly: a child that was forked meanwhile may still have the descriptor, and would
  * keep the lock.
  */
-static void unlock_parent(int lock)
+static void unlock_parent(const struct region_request *request, int lock)
 {
 	flock(lock, LOCK_UN);
+	request_tell_lock(request, -1);
 	close(lock);
 }
 
@@ -388,14 +383,14 @@ int memfd_open_name(const struct region_request *request, struct backing *backin
 		error = exclusive ? -ENOENT : open_existing(request, backing);
 		if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))
 			return error;
-		error = lock_parent(folder, how, &lock);
+		error = lock_parent(request, folder, how, &lock);
 		if (error)
 			return error;
 		linked = false;
 		/* Another process may have created the region while this one waited. */
 		if (access(request->path, F_OK))
 			error = create_and_link(request, backing, &linked);
-		unlock_parent(lock);
+		unlock_parent(request, lock);
 		if (linked)
 			return error;
 		if (error && access(request->path, F_OK)) {

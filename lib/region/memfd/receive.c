@@ -112,9 +112,7 @@ int memfd_adopt(int device, int fd, const struct region_request *request,
 		error = pages_place(&whole, backing, 0, backing->length);
 	if (!error)
 		error = look_for_thp(backing);
-	if (error) {
-		request_tell_fd(request, -1);
-		memfd_release(backing);
-	}
+	if (error)
+		memfd_drop(request, backing);
 	return error;
 }

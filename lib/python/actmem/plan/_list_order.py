@@ -3,8 +3,8 @@
 
 XLA has three schedulers that save memory: list, dfs and post_order. By default, it uses the one
 whose program needs least memory. For TPUs, a flag selects the list scheduler (LIST in targets.py).
-Of the steps whose operands exist, the list scheduler always runs the step that frees most bytes, or
-that allocates least. Of equal steps, it runs the one whose operands existed last. XLA's latency-hiding scheduler then changes this order only near copies, as
+The list scheduler always runs the step that frees most bytes, or allocates least, among the steps
+whose operands exist. If several are equal, it runs the one whose operands existed last. XLA's latency-hiding scheduler then changes this order only near copies, as
 _iterations.py describes.
 """
 from __future__ import annotations
