@@ -4,8 +4,8 @@
 XLA has three schedulers that save memory: list, dfs and post_order. By default, it uses the one
 whose program needs least memory. For TPUs, a flag selects the list scheduler (LIST in targets.py).
 The list scheduler always runs the step that frees most bytes, or allocates least, among the steps
-whose operands exist. If several are equal, it runs the one whose operands existed last. XLA's latency-hiding scheduler then changes this order only near copies, as
-_iterations.py describes.
+whose operands exist. If several are equal, it runs the one whose operands existed last. XLA's
+latency-hiding scheduler then changes this order only near copies, as _iterations.py describes.
 """
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ def _needs(steps: list[Step]) -> dict[int, dict[int, Step]]:
         operands = {key: each for step in turn for key, each in found[id(step)].items()
                     if key not in within}
         for step in turn:
-            if not found[id(step)].keys() <= within or not found[id(step)]:
-                found[id(step)].update(operands)
+            needs = found[id(step)]
+            if not needs or not needs.keys() <= within:
+                needs.update(operands)
     return found

@@ -36,8 +36,7 @@ MAXTEXT = " ".join(f"--xla_{flag}" for flag in (
     "tpu_scheduler_percent_shared_memory_limit=100",
     "latency_hiding_scheduler_rerun=2"))
 # Environment variables with flags for programs that offload, by platform. Each set of flags lets XLA
-# overlap more computation with copies to and from the host. The best set comes first. A later set
-# needs less device memory.
+# overlap more computation with copies to and from the host. The first set shortened waits most.
 OFFLOAD_FLAGS: dict[str, tuple[Mapping[str, str], ...]] = {
     "tpu": ({"LIBTPU_INIT_ARGS": MAXTEXT}, {"LIBTPU_INIT_ARGS": LIST})}
 
