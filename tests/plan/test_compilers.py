@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from actmem.plan import _fusion, _list_order, _order, _splits, _trace, memory
+from actmem.plan import _fusion, _order, _splits, _trace, memory
 from actmem.plan.memory import TPU, Shared, foresee
 
 f32, bf16 = jnp.float32, jnp.bfloat16
@@ -346,47 +346,3 @@ def test_a_gpu_copies_values_to_the_host_beside_other_steps():
     body = next(node for node in _trace.graph_of(run, *args).nodes if node.op == "scan").bodies[0]
     ops = [step.node.op for step in _order.hiding(_fusion.Steps(body, GPU).steps)]
     assert ops == ["dynamic_slice", "dot_general", "device_put", "dynamic_update_slice"]
-
-
-def test_a_gpu_runs_unrolled_layers_in_the_order_of_xlas_list_scheduler():
-    """The list scheduler reads one wide value before it makes the other."""
-    def run(x, weights):
-        first, second = x @ weights[0], x @ weights[1]
-        narrow = jnp.sin(first) @ weights[2], jnp.sin(second) @ weights[3]
-        return narrow, jax.grad(lambda x: jnp.sum(jax.checkpoint(jnp.sin)(x)))(x)
-    wide = shape(WIDTH, 4 * WIDTH)
-    weights = [wide, wide, shape(4 * WIDTH, WIDTH), shape(4 * WIDTH, WIDTH)]
-    assert temporary(run, shape(ROWS, WIDTH), weights, compiler=GPU) < 8 * ROW_BYTES
-
-
-def test_a_recomputation_waits_for_all_its_operands():
-    """Else the list scheduler would recompute layers during the loss, which allocates much."""
-    def layer(x, up, down):
-        return jnp.tanh(x @ up) @ down
-
-    def loss(weights, x, head):
-        for up, down in weights:
-            x = jax.checkpoint(layer)(x, up, down)
-        return jnp.sum(jnp.sin(x @ head))
-    matrix = shape(WIDTH, WIDTH)
-    graph = _trace.graph_of(jax.grad(loss), [(matrix, matrix)] * 2, shape(ROWS, WIDTH),
-                            shape(WIDTH, 16 * WIDTH))
-    steps = _fusion.Steps(graph, GPU).steps
-    turns = [step.node.turn for step in _list_order.listed(steps, graph.outputs)]
-    assert max(turns) == 2 and not any(turns[:turns.count(0)])
-
-
-def test_of_equal_steps_the_list_scheduler_runs_the_last():
-    graph = _trace.graph_of(lambda x: (jnp.sin(x), jnp.cos(x)), shape(ROWS, WIDTH))
-    steps = _list_order.listed(_fusion.Steps(graph, GPU).steps, graph.outputs)
-    assert [step.node.op for step in steps] == ["cos", "sin"]
-
-
-def test_a_program_that_fetches_arguments_keeps_its_order(monkeypatch):
-    def run(x, on_host):
-        fetched = jax.device_put(on_host, jax.memory.Space.Device)
-        return fetched, jax.grad(lambda x: jnp.sum(jax.checkpoint(jnp.sin)(x)))(x)
-    monkeypatch.setattr(memory, "listed", None)
-    temporary(run, shape(ROWS, WIDTH), matrix_on_host(), compiler=GPU)
-    with pytest.raises(TypeError):
-        temporary(run, shape(ROWS, WIDTH), shape(WIDTH, WIDTH), compiler=GPU)

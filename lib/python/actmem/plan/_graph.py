@@ -74,7 +74,6 @@ class Node:
     carries: int = 0                # number of the values that a loop carries between iterations
     reads: list[Any] = dataclasses.field(default_factory=list)   # types of all operands
     turn: int = 0                   # number of the node's recomputation, from 1; 0: none
-    prevents_cse: bool = False      # whether this recomputation has prevent_cse
     is_kernel: bool = False         # see _kernels.py
     between: dict[str, int] = dataclasses.field(default_factory=dict)   # see _shards.py
 
@@ -313,7 +312,7 @@ class _Maker:
 
     def _named(self, value: Value, name: str) -> Value:
         named = Value(value.bytes, value.aval, again=(name,))
-        self._add(Node("reshape", [value], [named], {}, None))
+        self._add(Node("reshape", [value], [named], {"prevent_cse": self.prevents_cse}, None))
         if id(value) in self.apart:
             self.apart.add(id(named))
         return named
@@ -335,7 +334,7 @@ class _Maker:
         return self.seen[key].outputs[0]
 
     def _add(self, node: Node) -> None:
-        node.turn, node.prevents_cse = self.turn, self.prevents_cse
+        node.turn = self.turn
         for value in node.outputs:
             value.maker = node
         for value in node.inputs:

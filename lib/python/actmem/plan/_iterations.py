@@ -82,7 +82,7 @@ def _needed(body: Counted, length: int, there: frozenset[str], offloaded: frozen
     found: dict[int, tuple[float, int]] = {}
     ran: set[int] = set()
     now = 0.0
-    for step in listed(Steps(graph, TPU).steps, graph.outputs, length):
+    for step in listed(Steps(graph, TPU).steps, length):
         read = [copied[key] for key in step.reads if key in copied]
         if step.node.op in ARRANGES and len(read) == len(step.reads) == 1:
             copied.update((id(value), read[0]) for value in step.made)

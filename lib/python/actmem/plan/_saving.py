@@ -61,7 +61,7 @@ def _save(graph: Graph, names: list[str]) -> None:
     for name in names:
         for made, again in _pairs(graph, graph, name):
             assert again.maker is not None
-            if not again.maker.prevents_cse:
+            if not again.maker.params["prevent_cse"]:
                 raise Unmatched     # _graph.py merges the recomputation with the forward pass
             if made.maker and graph.nodes.index(made.maker) > graph.nodes.index(again.maker):
                 raise Unmatched     # checkpoints are nested

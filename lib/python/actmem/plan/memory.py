@@ -21,7 +21,6 @@ from actmem.plan._fusion import (CPU, ELEMENTWISE, GPU, MOVING, PLAIN, TPU, Comp
                                  Steps)
 from actmem.plan._gathers import with_gathers
 from actmem.plan._graph import PRODUCTS, Graph, Node, Value, local_shape
-from actmem.plan._list_order import listed
 
 __all__ = ["CPU", "GPU", "PLAIN", "TPU", "Buffers", "Compiler", "Memory", "Shared", "foresee"]
 
@@ -148,8 +147,6 @@ class Buffers:
         results. Otherwise, `elsewhere` has the values whose buffers belong to the loop that
         contains the graph."""
         steps = Steps(graph, self.compiler).steps
-        if self.compiler.hides_latency and is_outer and _is_unrolled(graph):
-            steps = listed(steps, graph.outputs)
         if self.compiler.fetches_early and is_outer:
             steps = _delayed(steps, graph)
         if self.compiler.hides_latency and not is_outer:
@@ -298,14 +295,6 @@ class Buffers:
         return sorted((each.value for each in self.found
                        if not each.is_result and each.begin <= when <= each.end),
                       key=lambda value: -value.bytes)
-
-
-def _is_unrolled(graph: Graph) -> bool:
-    """Returns whether layers are outside of loops, and no argument is copied from the host. For
-    other programs on GPUs, the program's order predicts the peak better than the list scheduler's,
-    although XLA uses the list scheduler for many of them, too."""
-    return any(node.turn for node in graph.nodes) and not any(
-        _is_fetched_argument(value) for node in graph.nodes for value in node.outputs)
 
 
 def _copied(graph: Graph, steps: list[Step], first: int, count: int) -> list[Value]:
