@@ -259,7 +259,10 @@ struct actmem_ioctl_create {
 #define ACTMEM_INFO_LINGERING		(1U << 0)
 /* A forked child inherits mappings of the region. */
 #define ACTMEM_INFO_INHERIT		(1U << 1)
-/* The region is a file of a mount, and @name is the name of that file. */
+/*
+ * The region is a file of a mount, and @name is the name of that file. @name is empty while the
+ * file has no name yet (O_TMPFILE), and while ACTMEM_IOC_CREATE copies its answer.
+ */
 #define ACTMEM_INFO_NAMED		(1U << 2)
 /* The hardware has reported errors in pages of the region; see @poisoned_bytes. */
 #define ACTMEM_INFO_POISONED		(1U << 5)
