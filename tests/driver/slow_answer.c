@@ -55,15 +55,15 @@ static void protect(const struct slow_call *slow, bool on)
 	must(call(slow->faults, UFFDIO_WRITEPROTECT, &range));
 }
 
-/* Starts the call, and returns when the driver has begun to write the answer. */
-static void begin(struct slow_call *slow, int file)
+/* Starts the call for a new file, and returns when the driver has begun to write the answer. */
+static void begin(struct slow_call *slow)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register range = { .mode = UFFDIO_REGISTER_MODE_WP };
 	struct pollfd event = { .events = POLLIN };
 	struct uffd_msg message;
 
-	slow->file = file;
+	slow->file = must(make_file(NAME));
 	slow->arg = mapped(mmap(NULL, SMALL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 				-1, 0));
 	*slow->arg = region_of(PAGES);
@@ -88,6 +88,13 @@ static int end(struct slow_call *slow)
 	must(-pthread_join(slow->thread, NULL));
 	close(slow->faults);
 	return slow->err;
+}
+
+/* Closes the file and the memory of a call that has ended. */
+static void forget(struct slow_call *slow)
+{
+	munmap(slow->arg, SMALL);
+	close(slow->file);
 }
 
 /* Runs a function in a process of another user. Returns ETIMEDOUT if the process gets stuck. */
@@ -136,39 +143,33 @@ TEST_F(names, others_use_the_folder)
 {
 	struct slow_call slow;
 	struct actmem_ioctl_info now;
-	int fd;
 
 	if (!has_userfaultfd())
 		SKIP(return, "this kernel has no userfaultfd");
-	fd = must(make_file(NAME));
-	begin(&slow, fd);
+	begin(&slow);
 	EXPECT_EQ(0, as_other_tenant(use_folder));
 	EXPECT_EQ(0, end(&slow));
-	ASSERT_EQ(0, info(fd, 0, &now));
+	ASSERT_EQ(0, info(slow.file, 0, &now));
 	EXPECT_EQ(slow.arg->id, now.id);
 	EXPECT_EQ(PAGES * PAGE_BYTES, now.length);
 	/* The file was renamed before the region was attached to it. */
 	EXPECT_STREQ("other", now.name);
-	munmap(slow.arg, SMALL);
-	close(fd);
+	forget(&slow);
 }
 
 TEST_F(names, others_remove_the_file)
 {
 	struct slow_call slow;
-	int fd;
 
 	if (!has_userfaultfd())
 		SKIP(return, "this kernel has no userfaultfd");
-	fd = must(make_file(NAME));
-	begin(&slow, fd);
+	begin(&slow);
 	EXPECT_EQ(0, as_other_tenant(remove_file));
 	EXPECT_EQ(0, end(&slow));
-	EXPECT_EQ(0, populate(fd, 0, PAGES));
-	EXPECT_EQ(PAGES, pages_held(fd));
+	EXPECT_EQ(0, populate(slow.file, 0, PAGES));
+	EXPECT_EQ(PAGES, pages_held(slow.file));
 	EXPECT_EQ(PAGES, pages_used(AT));
-	munmap(slow.arg, SMALL);
-	close(fd);
+	forget(&slow);
 	EXPECT_EQ(0, regions());
 }
 
@@ -177,22 +178,19 @@ TEST_F(names, others_create_the_region)
 {
 	struct slow_call slow;
 	struct actmem_ioctl_info now;
-	int fd;
 
 	if (!has_userfaultfd())
 		SKIP(return, "this kernel has no userfaultfd");
-	fd = must(make_file(NAME));
-	begin(&slow, fd);
+	begin(&slow);
 	EXPECT_EQ(0, as_other_tenant(set_length));
 	EXPECT_EQ(-EEXIST, end(&slow));
 	EXPECT_EQ(0, slow.arg->id);
 	EXPECT_EQ(1, regions());
-	ASSERT_EQ(0, info(fd, 0, &now));
+	ASSERT_EQ(0, info(slow.file, 0, &now));
 	EXPECT_EQ(PAGE_BYTES, now.length);
 	EXPECT_EQ(USER, (int)now.uid);
 	EXPECT_STREQ("region", now.name);
-	munmap(slow.arg, SMALL);
-	close(fd);
+	forget(&slow);
 }
 
 /* The driver cannot write the answer, because the memory is read-only. */

@@ -22,7 +22,7 @@ def shape(*sizes):
     return jax.ShapeDtypeStruct(sizes, "bfloat16")
 
 
-def planned(name, rate, is_scanned=True, layer=layer, kept=()):
+def planned(name, rate, is_scanned=True, layer=layer):
     """Returns the plan that offloads the values of a name over a link of `rate` bytes a second."""
     def loss(weights, x):
         each = jax.checkpoint(layer)
@@ -34,7 +34,7 @@ def planned(name, rate, is_scanned=True, layer=layer, kept=()):
         return jnp.sum(x, dtype="float32")
     chip = machine.find("v5p").replace(link_out=rate, link_in=rate)
     return plan(loss, [shape(LAYERS, WIDTH, WIDTH)] * 3, shape(ROWS, WIDTH), machine=chip,
-                choice=Choice(frozenset(kept), frozenset({name})), device_memory="1T",
+                choice=Choice(offloaded=frozenset({name})), device_memory="1T",
                 host_memory="1T")
 
 

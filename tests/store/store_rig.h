@@ -165,7 +165,7 @@ static inline void put_more(struct rig *rig, uint64_t name, uint64_t end)
 		assert_int_equal(put(rig, name), 0);
 }
 
-/* So many, from 0 on. */
+/* Stores the blocks 0 to @count - 1. Returns @count. */
 static inline uint64_t put_all(struct rig *rig, uint64_t count)
 {
 	put_more(rig, 0, count);
